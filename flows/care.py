@@ -1,0 +1,82 @@
+"""Sites kept in order: what the book owes is asked for, what ended without its last steps gets them.
+
+    the desk says          the edit's row says        what is done
+    ─────────────────────  ─────────────────────────  ──────────────────────────────────────────────
+    idle, more was said    –                          an edit is asked for (unless the site is paused)
+    asked                  missing, or open           its run is made sure of, its predecessor told to go
+    asked or working       failed                     whoever asked is told, the desk is left
+    asked or working       cancelled by a person      whoever asked is told, the desk is left
+
+The sensor does this every so often. Everything here may be repeated, and done by two at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from blocks.site import Site
+from blocks.sites import all_sites
+from flows import endings
+from flows.desk import ask_for_edit, summon, summon_generation
+from postroom.errors import PostroomError, classify
+from postroom.ledger import Book, Row, State
+from postroom.ledger.desk import SiteRow
+
+log = logging.getLogger("postroom.sites")
+
+
+class EditFailed(PostroomError):
+    """An edit used up its attempts; its own error is not known here."""
+
+
+async def sites_in_order(book: Book) -> None:
+    """Look after every site; trouble with one does not hold up the others."""
+    for site in await all_sites():
+        try:
+            await in_order(book, site)
+        except Exception as error:
+            ours = classify(error)
+            log.log(logging.WARNING if ours.retryable else logging.ERROR, "site %s: %s", site.project, ours)
+
+
+async def in_order(book: Book, site: Site) -> None:
+    """See that one site is owed nothing that nobody works on."""
+    desk = await asyncio.to_thread(book.desk.read, site.project)
+    if desk.phase == "idle":
+        if desk.owes and not site.paused:
+            await _ask_on_behalf(book, site.project)
+        return
+    row = await asyncio.to_thread(book.leases.find, desk.edit_key)
+    if row is not None and row.terminal:
+        await _after_the_end(book, site, desk, row)
+    elif desk.phase == "asked":
+        await summon(book, site.project)
+
+
+async def _ask_on_behalf(book: Book, project: str) -> None:
+    waiting = await asyncio.to_thread(book.instructions.unfinished, project)
+    if not waiting:
+        return
+    log.info("%s owes an edit to %d instruction(s)", project, len(waiting))
+    await ask_for_edit(book, waiting[-1])
+
+
+async def _after_the_end(book: Book, site: Site, desk: SiteRow, row: Row) -> None:
+    """An edit ended without telling anybody (its process was killed, or never began)."""
+    if row.state is State.CANCELLED and desk.preempting.get("generation") == desk.generation:
+        return  # it made way, and its successor has the desk already
+    mine = await asyncio.to_thread(book.instructions.unfinished, desk.project)
+    if desk.phase != "asked":
+        mine = [one for one in mine if one.order <= desk.newest]
+    place = endings.workplace_of(site)
+    if row.state is State.CANCELLED:
+        await endings.cancelled(book, place, row.key, mine, committed=desk.phase == "committed")
+    elif row.state is not State.DONE:
+        await endings.failed(book, place, row.key, mine, EditFailed(row.reason or "it ended without a word"))
+    if desk.phase == "asked":  # it never gathered: what it was asked for has ended just now
+        await asyncio.to_thread(book.desk.begin, desk.project, desk.generation, gathered_seq=desk.latest_seq, newest="")
+    asked = await asyncio.to_thread(book.desk.release, desk.project, desk.generation)
+    log.info("%s: %s had ended as %s; the site is free", desk.project, row.key, row.state)
+    if asked is not None:
+        await summon_generation(book, desk.project, asked.generation, preempted=None)

@@ -1,0 +1,120 @@
+"""Where a site is worked on: its repository, places and interrupted work, from its block."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from blocks.site import Site
+from postroom.agent.job import Earlier
+from postroom.agent.job import Instruction as Told
+from postroom.errors import PostroomError
+from postroom.ledger import Book, Holding, Row, State
+from postroom.ledger.instructions import Instruction
+from postroom.settings import settings
+from postroom.sites.places import Places
+from postroom.sites.repository import Repository
+from postroom.sites.studio import Studio, Wish
+
+log = logging.getLogger("postroom.flows")
+T = TypeVar("T")
+
+
+class Workplace:
+    """All that an edit of one site needs to find."""
+
+    def __init__(self, site: Site) -> None:
+        self.places = Places(site.project, site.domain)
+        self.driver = site.agent or settings().agent
+        self.repository = Repository(self.places.repository, site.repo)
+
+    def clear(self) -> None:
+        """Remove what killed attempts have left behind; to be called when the site is ours alone."""
+        ours = re.compile(rf"edit-{re.escape(self.places.project)}-\d+-\d+")
+        for left in self.places.work("edit").parent.glob("edit-*"):
+            if ours.fullmatch(left.name):
+                shutil.rmtree(left, ignore_errors=True)
+
+    def studio(self, edit: str, holding: Holding) -> Studio:
+        """A place to work at that no other attempt shares."""
+        return Studio(
+            self.repository, self.places, edit, self.places.work(f"{edit}-{holding.fence}"), driver=self.driver
+        )
+
+    def same_files(self, one: str, other: str) -> bool:
+        """Whether two commits hold the same files: then the build of one is the build of the other."""
+        return self.repository.tree(one) == self.repository.tree(other)
+
+    def on_main(self) -> dict[str, str]:
+        """Every instruction that is on main, with its commit."""
+        try:
+            self.repository.fetch()
+        except PostroomError as error:  # what was merged here is known here
+            log.warning("the remote repository can't be asked: %s", error)
+        return self.repository.instructions()
+
+    def interrupted_work(self, book: Book, edit: str) -> str | None:
+        """What this edit, or the last one that had to make way, has done; an agent that can't think begins anew."""
+        if self.driver == "literal":
+            return None
+        for name, commit in sorted(self.repository.wips().items(), key=_generation, reverse=True):
+            earlier = f"edit:{self.places.project}:{_generation((name, commit))}"
+            row = book.leases.find(earlier)
+            if earlier == edit or (row is not None and _made_way(row)):
+                return commit
+        return None
+
+    def forget_interrupted_work(self) -> None:
+        """All of it is on main now, or was not wanted."""
+        try:
+            for name in self.repository.wips():
+                self.repository.drop_wip(name)
+        except PostroomError as error:
+            log.warning("interrupted work could not be removed: %s", error)
+
+
+def _generation(wip: tuple[str, str]) -> int:
+    number = wip[0].rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _made_way(row: Row) -> bool:
+    """Whether its work is wanted still: not when it failed or a person cancelled it, unless one retried it since."""
+    made_way = row.state is State.CANCELLED and (row.reason or "").startswith(("preempted", "overtaken"))
+    return made_way or (row.state is State.DONE and "edit" in row.outcome)
+
+
+async def to_its_end(work: Callable[[], T]) -> T:
+    """What a call in a thread gives. Who is cancelled meanwhile waits for it: what main says then is final."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        if not working.cancelled() and (error := working.exception()):
+            log.info("cancelled, and it had failed: %s", error)
+        raise
+
+
+async def wishes(book: Book, wanted: Sequence[Instruction]) -> list[Wish]:
+    """The instructions with what was said before in their threads."""
+    found = []
+    for one in wanted:
+        said = await asyncio.to_thread(book.threads.read, one.thread_id)
+        history = tuple(
+            Earlier(before.who, _when(before.at), before.text)
+            for before in said
+            if before.message_id != one.message_id and before.at < one.received_at
+        )
+        told = Told(one.message_id, one.sender, one.subject, one.text, _when(one.received_at), history=history)
+        found.append(Wish(told, one.attachments))
+    return found
+
+
+def _when(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

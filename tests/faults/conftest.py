@@ -1,0 +1,23 @@
+"""One post room under fire, shared by the fault tests that need no other."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.world import World, under_fire
+from tests.fixtures.model import Model
+
+
+@pytest.fixture(scope="session")
+def _under_fire(_model: Model) -> Iterator[World]:
+    with under_fire({"POSTROOM_AGENT_URL": _model.url, "POSTROOM_AGENT_TOKEN": _model.key}) as world:
+        yield world
+
+
+@pytest.fixture
+def world(_under_fire: World) -> Iterator[World]:
+    """No mail is under way, and no order is left."""
+    fresh = World(_under_fire.room)
+    yield fresh
+    for left in fresh.faults.iterdir():
+        left.unlink()

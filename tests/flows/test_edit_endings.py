@@ -1,0 +1,260 @@
+"""Edits that do not come to their end: who asked is told the truth, and what was unwanted stays away."""
+
+import asyncio
+import json
+import urllib.request
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import get_client
+from prefect.flow_engine import run_flow
+from prefect.states import AwaitingRetry, Failed, Running, Scheduled
+
+from blocks.site import Site
+from flows import care
+from flows.edit_site import Edit, edit_site
+from flows.workplace import Workplace
+from postroom.agent.job import error_of
+from postroom.aws.names import Names
+from postroom.errors import OutOfTime, Unavailable
+from postroom.ledger import Granted, Holding, State
+from postroom.ledger.book import Book
+from postroom.ledger.instructions import Instruction
+from postroom.settings import settings
+from postroom.sites.repository import Repository
+from tests.flows.premises import deployed
+
+
+@pytest.fixture
+def book(provisioned: Names) -> Book:
+    return Book(settings())
+
+
+@pytest.fixture
+def place(provisioned: Names, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    """A small site, edited by an agent that can think; nobody builds it here."""
+    monkeypatch.setenv("POSTROOM_DATA", str(tmp_path))
+    settings.cache_clear()
+    site = site_block()
+    start = tmp_path / "start"
+    start.mkdir()
+    (start / "package.json").write_text("{}")
+    Repository.create(tmp_path / "sites" / f"{site.project}.git", start)
+    yield Workplace(site)
+    settings.cache_clear()
+
+
+def site_block() -> Site:
+    return Site(
+        project="garden", users=["owner"], domain="example.com", senders=["*@example.com"], repo=None, agent="claude"
+    )
+
+
+def said(name: str, at: int = 1, **more: Any) -> Instruction:
+    given = {"user": "owner", "thread_id": name, "sender": f"{name}@example.com", "subject": name, "text": name}
+    return Instruction(project="garden", message_id=name, received_at=at, **{**given, **more})
+
+
+class Begun:
+    """An edit that has gathered what was said, holding its lease."""
+
+    def __init__(self, book: Book, place: Workplace, *instructions: Instruction) -> None:
+        self.book, self.place = book, place
+        for one in instructions:
+            book.instructions.enter(one)
+        asked = book.desk.ask("garden", order=instructions[-1].order)
+        started = book.leases.start(asked.edit_key, "edit", f"holder-{uuid.uuid4()}")
+        assert isinstance(started, Granted)
+        self.lease = started.lease
+        self.edit = Edit(book, "garden", asked.generation)
+        self.edit.place = place
+
+    async def gather(self) -> Holding:
+        await self.edit.gather()
+        return Holding(self.book, self.lease)
+
+    def merge(self, *instructions: str) -> str:
+        """Past the commit point, and onto main."""
+        self.book.desk.commit("garden", self.edit.generation)
+        repository = self.place.repository
+        files = repository.tree(repository.head())
+        commit = repository.commit(files, repository.head(), "work\n")
+        return repository.merge(commit, subject="x", instructions=instructions).commit
+
+    def save(self, *files: str) -> None:
+        """Unfinished work."""
+        repository = self.place.repository
+        entry = next(iter(repository.tree(repository.head()).values()))
+        repository.save_wip(self.edit.key, dict.fromkeys(files, entry), repository.head())
+
+
+def letters(url: str, to: str) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{url}/_postroom/outbox") as answer:
+        return [mail for mail in json.load(answer) if mail["to"] == [to]]
+
+
+@pytest.fixture
+async def prefect(prefect_server: str) -> AsyncIterator[None]:
+    async with deployed("edit_site"):
+        yield
+
+
+async def test_a_cancel_after_the_commit_point_leaves_the_rest_to_the_next_edit(
+    book: Book, place: Workplace, prefect: None, local_aws: str
+) -> None:
+    on_main, not_yet = f"made-{uuid.uuid4().hex[:6]}", f"late-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(on_main, 1), said(not_yet, 2))
+    holding = await begun.gather()
+    begun.merge(on_main)
+    assert (await begun.edit.let_go(holding, True) or "").startswith("cancelled by operator after the commit point")
+    left = book.instructions.find("garden", on_main)
+    assert left is not None
+    assert left.status == "waiting"
+    assert letters(local_aws, f"{on_main}@example.com") == []  # the next edit tells what it did
+    other = book.instructions.find("garden", not_yet)
+    assert other is not None
+    assert other.status == "cancelled"
+    assert "The site is as it was" in letters(local_aws, f"{not_yet}@example.com")[0]["text"]
+    desk = book.desk.read("garden")
+    assert (desk.phase, desk.generation) == ("asked", begun.edit.generation + 1)
+
+
+async def test_who_is_on_main_hears_that_it_is_made_also_when_it_can_not_be_shown(
+    book: Book, place: Workplace, local_aws: str
+) -> None:
+    name = f"made-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    holding = await begun.gather()
+    commit = begun.merge(name)
+    await begun.edit.give_up(holding, Unavailable("the bucket does not answer"))
+    (answer,) = letters(local_aws, f"{name}@example.com")
+    assert "was carried out" in answer["text"]
+    assert "as it was before" not in answer["text"]
+    ended = book.instructions.find("garden", name)
+    assert ended is not None
+    assert (ended.status, ended.outcome["commit"]) == ("failed", commit)
+
+
+async def test_an_edit_that_died_after_the_merge_is_told_of_truthfully_by_the_sweeper(
+    book: Book, place: Workplace, local_aws: str
+) -> None:
+    name = f"made-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    await begun.gather()
+    begun.merge(name)
+    book.leases.close(begun.edit.key, State.FAILED, "attempts used up", only_if_free=False)
+    await care.in_order(book, site_block())
+    (answer,) = letters(local_aws, f"{name}@example.com")
+    assert "was carried out" in answer["text"]
+    assert book.desk.read("garden").phase == "idle"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed", "killed"])
+async def test_work_that_was_cancelled_or_failed_does_not_come_back(book: Book, place: Workplace, how: str) -> None:
+    first = Begun(book, place, said("one", 1))
+    holding = await first.gather()
+    first.save("package.json", "unwanted.html")
+    match how:
+        case "cancelled":
+            await first.edit.let_go(holding, True)
+        case "failed":
+            await first.edit.give_up(holding, Unavailable("it does not build"))
+        case _:
+            book.leases.close(first.edit.key, State.CANCELLED, "cancelled by a person", only_if_free=False)
+    assert place.interrupted_work(book, "edit:garden:2") is None
+
+
+async def test_work_of_an_edit_that_made_way_is_carried_on(book: Book, place: Workplace) -> None:
+    first = Begun(book, place, said("one", 1))
+    await first.gather()
+    first.save("package.json", "wanted.html")
+    book.leases.close(first.edit.key, State.CANCELLED, "preempted by two (two)", only_if_free=False)
+    assert place.interrupted_work(book, "edit:garden:2") is not None
+
+
+@pytest.mark.parametrize("sender", ["jürgen@example.com", '"a b"@example.com', f"{'x' * 70}@example.com"])
+async def test_who_can_not_be_answered_does_not_hold_up_the_site(book: Book, place: Workplace, sender: str) -> None:
+    begun = Begun(book, place, said("one", 1, sender=sender))
+    holding = await begun.gather()
+    await begun.edit.give_up(holding, Unavailable("it does not build"))
+    ended = book.instructions.find("garden", "one")
+    assert ended is not None
+    assert (ended.status, ended.outcome["reply"]) == ("failed", "none")
+    assert book.desk.read("garden").phase == "idle"
+
+
+async def test_a_retry_by_a_person_has_a_new_edit_carry_out_what_failed_and_answer_again(
+    book: Book, place: Workplace, prefect: None, local_aws: str
+) -> None:
+    name = f"again-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    await begun.edit.give_up(await begun.gather(), Unavailable("it does not build"))
+    book.leases.close(begun.edit.key, State.FAILED, "it does not build", only_if_free=False)
+    parameters = {"project": "garden", "generation": 1}
+    async with get_client() as client:
+        run = await client.create_flow_run(edit_site, parameters=parameters, state=Scheduled())
+        await client.set_flow_run_state(run.id, Running(), force=True)
+        await client.set_flow_run_state(run.id, Failed(), force=True)
+        await client.set_flow_run_state(run.id, AwaitingRetry(), force=True)  # what the button does
+        run = await client.read_flow_run(run.id)
+    told = await run_flow(edit_site, flow_run=run, parameters=parameters)  # type: ignore[misc]
+    assert told == {"instructions": [name], "asked": "start", "edit": "edit:garden:2"}
+    waiting = book.instructions.find("garden", name)
+    assert waiting is not None
+    assert (waiting.status, waiting.reopened, waiting.reason) == ("waiting", 1, None)
+
+    second = Edit(book, "garden", 2)
+    second.place = place
+    await second.gather()
+    assert [one.message_id for one in second.gathered] == [name]
+    await second.give_up(Holding(book, begun.lease), Unavailable("still not"))
+    assert len(letters(local_aws, f"{name}@example.com")) == 2
+
+
+async def test_who_ran_into_a_limit_hears_that_the_work_is_kept_and_a_retry_carries_it_on(
+    book: Book, place: Workplace, local_aws: str
+) -> None:
+    name = f"long-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    holding = await begun.gather()
+    begun.save("package.json", "half.html")
+    await begun.edit.give_up(holding, error_of("max-turns"))
+    (answer,) = letters(local_aws, f"{name}@example.com")
+    assert "What was done so far is kept, but it is not on the site yet" in answer["text"]
+    book.leases.fail(begun.lease, error_of("max-turns"))
+    assert place.interrupted_work(book, "edit:garden:2") is None  # the next mail does not carry it on
+    again = book.leases.start(begun.edit.key, "edit", "person", again=True)
+    assert isinstance(again, Granted)
+    book.leases.finish(again.lease, State.DONE, outcome={"edit": "edit:garden:2"})
+    assert place.interrupted_work(book, "edit:garden:2") is not None
+
+
+async def test_what_was_said_of_an_edit_outlives_its_process(place: Workplace) -> None:
+    repository = place.repository
+    commit = repository.commit(repository.tree(repository.head()), repository.head(), "work\n")
+    summary = "Opening hours changed.\n\nSundays are new."
+    merged = repository.merge(commit, subject="Hours", body=summary, instructions=["one", "two"])
+    assert repository.told(merged.commit) == summary
+
+
+async def test_an_edit_that_takes_too_long_is_stopped_and_told_so(
+    book: Book, place: Workplace, monkeypatch: pytest.MonkeyPatch, prefect_server: str, local_aws: str
+) -> None:
+    monkeypatch.setenv("POSTROOM_EDIT_SECONDS", "1")
+    settings.cache_clear()
+
+    async def take_long(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("postroom.sites.studio.Studio.make", take_long)
+    await site_block().save("garden", overwrite=True)
+    name = f"slow-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    book.leases.hand_back(begun.lease)
+    with pytest.raises(OutOfTime, match="longer than 1 s"):
+        await edit_site("garden", begun.edit.generation)
+    (answer,) = letters(local_aws, f"{name}@example.com")
+    assert "not finished" in answer["text"]

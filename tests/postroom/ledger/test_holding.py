@@ -1,0 +1,83 @@
+"""Holding a lease while a body works."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from postroom.errors import LeaseLost
+from postroom.ledger import Book, Granted, Lease, State, hold
+from postroom.ledger.book import new_holder
+
+
+def taken(book: Book, key: str) -> Lease:
+    answer = book.leases.start(key, "task", new_holder())
+    assert isinstance(answer, Granted)
+    return answer.lease
+
+
+@pytest.fixture
+def key() -> str:
+    return f"task:{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def short(book: Book, monkeypatch: pytest.MonkeyPatch) -> Book:
+    monkeypatch.setattr(book.leases, "promise", 0.6)
+    return book
+
+
+async def until(condition: object, seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.01)
+
+
+async def test_beats_keep_the_lease_longer_than_its_promise(short: Book, key: str) -> None:
+    lease = taken(short, key)
+    async with hold(short, lease) as holding:
+        await until(lambda: holding.lease.stop_at > lease.stop_at + 1)
+        holding.check()
+    assert short.leases.finish(holding.lease, State.DONE).state is State.DONE
+
+
+async def test_a_body_whose_lease_is_taken_is_stopped(short: Book, key: str) -> None:
+    lease = taken(short, key)
+    with pytest.raises(LeaseLost):
+        async with hold(short, lease):
+            short.dynamodb.update_item(
+                TableName=short.names.leases,
+                Key={"key": {"S": key}},
+                UpdateExpression="SET fence = fence + :one, holder = :other",
+                ExpressionAttributeValues={":one": {"N": "1"}, ":other": {"S": "other"}},
+            )
+            await asyncio.sleep(30)
+
+
+async def test_a_body_whose_beats_do_not_get_through_stops_itself(
+    short: Book, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = taken(short, key)
+
+    def away(*_: object, **__: object) -> None:
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(short.leases, "beat", away)
+    with pytest.raises(LeaseLost, match="stopped"):
+        async with hold(short, lease):
+            await asyncio.sleep(30)
+
+
+async def test_a_cancellation_from_outside_stays_a_cancellation(short: Book, key: str) -> None:
+    entered = asyncio.Event()
+
+    async def body() -> None:
+        async with hold(short, taken(short, key)):
+            entered.set()
+            await asyncio.sleep(30)
+
+    task = asyncio.create_task(body())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
