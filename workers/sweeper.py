@@ -7,7 +7,8 @@
     waiting or lease over          Cancelled (or Cancelling for long)     closed: cancelled
     waiting or lease over          Scheduled, due soon; Paused            left alone
     waiting or lease over          Pending, Running: not for long         left alone: it is about to begin
-    waiting or lease over          Pending, Running: for long             rescheduled (its process is gone)
+    waiting or lease over          Pending, Running: for long             rescheduled (its process is gone);
+                                                                          "long" doubles each time it was in vain
     waiting or lease over          Completed, Failed, Crashed             rescheduled (the book decides)
 
 Several sensors may sweep at once. The row is touched before its run is moved, and what was touched
@@ -57,7 +58,7 @@ def judge(row: Row, run: FlowRun | None, s: Settings, now: datetime) -> Do:
     if run is None or run.state is None:
         return Do.ASK
     stood = now - run.state.timestamp
-    lately = stood < timedelta(seconds=s.pending_seconds)
+    lately = stood < timedelta(seconds=s.pending_seconds * patience(row))
     match run.state.type:
         case StateType.SCHEDULED:
             due = run.next_scheduled_start_time or run.state.state_details.scheduled_time or now
@@ -74,7 +75,7 @@ def judge(row: Row, run: FlowRun | None, s: Settings, now: datetime) -> Do:
         case StateType.RUNNING if row.state is State.WAITING:
             return Do.NOTHING if lately else Do.RESCHEDULE
         case StateType.RUNNING:  # its lease is over; but a body that began just now has yet to take its own
-            grace = timedelta(seconds=min(s.pending_seconds, TAKE_OVER * s.promise_seconds))
+            grace = timedelta(seconds=min(s.pending_seconds, TAKE_OVER * s.promise_seconds) * patience(row))
             return Do.NOTHING if stood < grace else Do.RESCHEDULE
     return Do.RESCHEDULE
 
@@ -82,6 +83,15 @@ def judge(row: Row, run: FlowRun | None, s: Settings, now: datetime) -> Do:
 def fruitless(row: Row) -> int:
     """How many of the runs that were asked for ended before their body took the lease."""
     return max(0, row.asked - 1 - row.fence)
+
+
+def patience(row: Row) -> int:
+    """How many times as long as usual to wait for a body that has not begun: twice for each time it was in vain.
+
+    A crowded machine starts processes slowly. Asking for more of them at the same pace makes it slower still,
+    until none gets anywhere.
+    """
+    return 1 << min(fruitless(row), 4)
 
 
 def why_given_up(row: Row) -> str:
@@ -128,7 +138,7 @@ class Sweeper:
 
     def _rested(self, row: Row) -> bool:
         """Whether nobody moved it a moment ago (another sensor, or the intake that is about to ask)."""
-        rest = max(1.0, min(self._book.settings.sweep_seconds, 10.0)) * 2 ** min(fruitless(row), 6)
+        rest = max(1.0, min(self._book.settings.sweep_seconds, 10.0)) * patience(row)
         return row.touched_at + int(rest * 1000) <= self._book.clock.now_ms()
 
     def _open(self, row: Row) -> bool:

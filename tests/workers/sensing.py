@@ -42,7 +42,7 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-async def until(true: Callable[[], Any], what: str, seconds: float = 20) -> Any:
+async def until(true: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """What the question answers as soon as that is something; it may be a coroutine function."""
     deadline = time.monotonic() + seconds
     while True:

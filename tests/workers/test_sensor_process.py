@@ -160,16 +160,16 @@ async def test_a_thousand_malformed_bodies_are_dead_letters_and_the_sensor_lives
         await until(sensor.ready, "a sensor", 60)
         memory = psutil.Process(sensor.process.pid).memory_info
         await asyncio.to_thread(send_all, bodies[: MALFORMED // 2])
-        await until(lambda: left_in(queue) == (0, 0), "the first half buried", 60)
+        await until(lambda: left_in(queue) == (0, 0), "the first half buried", 200)
         half = memory().rss
         await asyncio.to_thread(send_all, bodies[MALFORMED // 2 :])
-        await until(lambda: left_in(queue) == (0, 0), "the second half buried", 60)
+        await until(lambda: left_in(queue) == (0, 0), "the second half buried", 200)
         assert memory().rss - half < 20 * 2**20
         mail = new_id()
         send(queue, mail_event(mail))
         finish(book, (await asked_for(book, f"email:{mail}")).key)
         await until(lambda: left_in(queue) == (0, 0), "a good one done")
-    letters = await asyncio.to_thread(dead_letters, queue, MALFORMED, 60)
+    letters = await asyncio.to_thread(dead_letters, queue, MALFORMED, 100)
     buried, sent = Counter(letter["body"] for letter in letters), Counter(bodies)
     assert ([each[:200] for each in sent - buried], [each[:200] for each in buried - sent]) == ([], [])
     assert all(letter["reason"] and letter["category"] in ("parse", "validation") for letter in letters)

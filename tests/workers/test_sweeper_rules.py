@@ -16,6 +16,7 @@ SETTINGS = load(pending_seconds=60, promise_seconds=30, sweep_seconds=15)
 WAITING = Row("email:a", "mail", State.WAITING, run_id="r", asked=1)
 LAPSED = Row("email:a", "mail", State.WORKING, fence=1, attempts=1, run_id="r", asked=1)
 LAST = Row("email:a", "mail", State.WAITING, fence=3, attempts=3, run_id="r", asked=3, reason="no wind")
+TWICE_IN_VAIN = Row("email:a", "mail", State.WAITING, run_id="r", asked=3)
 NEVER = Row("email:a", "mail", State.WAITING, run_id="r", asked=FRUITLESS + 1)
 
 
@@ -36,6 +37,8 @@ def run(kind: StateType, seconds_ago: float, due_in: float | None = None) -> Flo
         (WAITING, run(StateType.PAUSED, 900), Do.NOTHING),
         (WAITING, run(StateType.PENDING, 59), Do.NOTHING),
         (WAITING, run(StateType.PENDING, 61), Do.RESCHEDULE),
+        (TWICE_IN_VAIN, run(StateType.PENDING, 239), Do.NOTHING),  # a crowded machine is not helped by more processes
+        (TWICE_IN_VAIN, run(StateType.PENDING, 241), Do.RESCHEDULE),
         (WAITING, run(StateType.RUNNING, 59), Do.NOTHING),
         (WAITING, run(StateType.RUNNING, 61), Do.RESCHEDULE),
         (LAPSED, run(StateType.RUNNING, 44), Do.NOTHING),  # started anew, and about to take its lease
