@@ -10,7 +10,8 @@ from tests.fixtures.model import Model
 
 @pytest.fixture(scope="session")
 def _under_fire(_model: Model) -> Iterator[World]:
-    with under_fire({"POSTROOM_AGENT_URL": _model.url, "POSTROOM_AGENT_TOKEN": _model.key}) as world:
+    agent = {"POSTROOM_AGENT": "claude", "POSTROOM_AGENT_URL": _model.url, "POSTROOM_AGENT_TOKEN": _model.key}
+    with under_fire(agent) as world:  # tasks are done by the real CLI; sites say which agent they want
         yield world
 
 
