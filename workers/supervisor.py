@@ -26,7 +26,7 @@ from workers.parts import Part, Running
 from workers.watchman import MARK, end_group, end_marked, group_lives
 
 POLL_SECONDS = 0.1
-STEADY_SECONDS = 60.0  # a part that ran this long has earned a quick restart again
+STEADY_SECONDS = 10.0  # a part that was ready for this long has earned a quick restart again
 BACKOFF_SECONDS = (0.5, 1, 2, 4, 8, 15, 30)
 
 
@@ -40,8 +40,10 @@ class Member:
     hint: str = ""  # what a person can do when it does not start
     state: str = "waiting"
     restarts: int = 0
+    failures: int = 0  # deaths in a row, each soon after a start
     since: str = ""
     started: float = 0.0
+    steady_since: float = 0.0  # when it last became ready
     took: float = 0.0
     running: Running | None = None
     settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -138,14 +140,15 @@ class Supervisor:
     async def _launch(self, member: Member) -> None:
         """Starts a part and returns when it answers."""
         self._spawn(member)
-        deadline = time.monotonic() + member.part.ready_seconds
         while not await asyncio.to_thread(member.part.ready):
+            waited = time.monotonic() - member.started
             if not member.alive:
                 code = member.running.process.returncode if member.running else "?"
                 raise self._failure(member, Unavailable, f"ended with {code} while starting")
-            if time.monotonic() > deadline:
+            if waited > member.part.ready_seconds:
                 raise self._failure(member, TimedOut, f"was not ready after {member.part.ready_seconds:.0f} s")
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(min(0.5, POLL_SECONDS + waited / 10))  # asking takes from what is waited for
+        member.steady_since = time.monotonic()
         self._enter(member, "ready")
 
     async def _guard(self, member: Member) -> None:
@@ -155,12 +158,10 @@ class Supervisor:
                 await asyncio.sleep(POLL_SECONDS * 2)
                 continue
             code = member.running.process.returncode if member.running else "?"
-            if time.monotonic() - member.started > STEADY_SECONDS:
-                failures = 0
-            else:
-                failures = min(member.restarts, len(BACKOFF_SECONDS) - 1)
-            pause = BACKOFF_SECONDS[failures]
-            member.restarts += 1
+            if member.steady_since and time.monotonic() - member.steady_since > STEADY_SECONDS:
+                member.failures = 0
+            pause = BACKOFF_SECONDS[min(member.failures, len(BACKOFF_SECONDS) - 1)]
+            member.restarts, member.failures, member.steady_since = member.restarts + 1, member.failures + 1, 0.0
             self._enter(member, "restarting", f"ended with {code}; starting it again in {pause:g} s")
             await asyncio.to_thread(self._end, member)  # what is left of its group
             await asyncio.sleep(pause)

@@ -38,7 +38,7 @@ def pause(room: Room, project: str) -> None:
         "site.paused = True\n"
         f"site.save({project!r}, overwrite=True)\n"
     )
-    env = {**room.env, "PREFECT_API_URL": f"{room.status()['prefect']}/api"}
+    env = {**room.env, "PREFECT_API_URL": f"{room.urls()['prefect']}/api"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
@@ -47,7 +47,7 @@ def pause(room: Room, project: str) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_is_killed_every_mail_ends_done_and_nothing_is_done_twice(room: Room, seed: int) -> None:
     chance = random.Random(seed)
-    aws = Aws(room.status()["aws"])
+    aws = Aws(room.urls()["aws"])
     before = {project: aws.seq(project) for project in ("quiet", "busy")}
     mails = {f"s{seed}-{n:03d}": "busy" if n % 20 == 7 else "quiet" for n in range(MAILS.get(seed, FEW))}
 
@@ -59,11 +59,12 @@ def test_whatever_is_killed_every_mail_ends_done_and_nothing_is_done_twice(room:
     assert set(killed) == set(KILLED)
 
     def waiting() -> Counter[str]:
-        return Counter(state for state in map(aws.state, mails) if state != "done")
+        return Counter(state for state in aws.states(mails).values() if state != "done")
 
-    until(lambda: not waiting(), 240, f"all mails to be done; still: {waiting()}")
+    until(lambda: not waiting(), 240, lambda: f"all mails to be done; still: {waiting()}")
     ours = [message_id for message_id, project in mails.items() if project == "busy"]
-    until(lambda: all(ended(aws, message_id) for message_id in ours), 240, "the edits to be done")
+    edits = dict.fromkeys(ours, "busy")
+    until(lambda: set(aws.statuses(edits).values()) == {"done"}, 240, lambda: f"the edits: {aws.statuses(edits)}")
 
     # each mail has raised its site's count exactly once
     counts = Counter(mails.values())
@@ -92,10 +93,6 @@ def replied(aws: Aws, message_id: str) -> str:
     row = aws.instruction("busy", message_id)
     told = row.get("outcome", {}).get("M", {}).get("reply", {}).get("S", "")
     return "unknown" if told == "covered" else str(told)  # a thread's answer covers all of it
-
-
-def ended(aws: Aws, message_id: str) -> bool:
-    return aws.instruction("busy", message_id).get("status", {}).get("S") == "done"
 
 
 def empty(room: Room) -> bool:

@@ -90,7 +90,7 @@ def test_whatever_is_killed_a_task_is_done_exactly_once(world: World, model: Mod
     room = world.room
     chance = random.Random(seed)
     model.script(*(say("Said.", stall=chance.uniform(1, 2)) for _ in range(60)))
-    aws, watch = Aws(room.status()["aws"]), Watch(room)
+    aws, watch = Aws(room.urls()["aws"]), Watch(room)
     tasks = {f"s{seed}-{moment}": moment for moment in chance.sample(MOMENTS, len(MOMENTS))}
     bystanders = {f"s{seed}-by-{part}": part for part in chance.sample(("sensor", "heavy"), 2)}
 

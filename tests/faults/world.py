@@ -57,7 +57,7 @@ class Account:
 class World:
     def __init__(self, room: Room) -> None:
         self.room = room
-        self.urls = {name: room.status()[name] for name in ("aws", "prefect")}
+        self.urls = room.urls()
         self.aws = Aws(self.urls["aws"])
         self.mails: dict[str, str] = {}  # message id → project
         self.subjects: dict[str, str] = {}
@@ -104,11 +104,11 @@ class World:
         return str(row["status"]["S"]) if row else "not in the book"
 
     def open(self) -> dict[str, str]:
-        found = {message_id: self.status(message_id) for message_id in self.mails}
+        found = self.aws.statuses(self.mails)
         return {message_id: status for message_id, status in found.items() if status not in ENDED}
 
     def wait(self, seconds: float) -> None:
-        until(lambda: not self.open(), seconds, f"all mails to end; open: {list(self.open().items())[:5]}")
+        until(lambda: not self.open(), seconds, lambda: f"all mails to end; open: {list(self.open().items())[:5]}")
 
     def runs(self) -> list[psutil.Process]:
         """The processes that carry out a run of the heavy pool."""

@@ -36,7 +36,7 @@ def step(name: str, folder: Path, code: str, **kwargs: object) -> Member:
     return Member(part, once=True, **kwargs)  # type: ignore[arg-type]
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -83,6 +83,25 @@ async def test_a_part_that_is_killed_is_started_again_and_it_is_said(tmp_path: P
         assert any("ended with -9" in remark for remark in said)
     finally:
         await supervisor.stop()
+
+
+@pytest.mark.parametrize(("steady", "pauses"), [(0.0, ["0.5", "0.5", "0.5"]), (600.0, ["0.5", "1", "2"])])
+async def test_a_part_that_keeps_dying_is_started_more_slowly_and_one_that_was_well_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steady: float, pauses: list[str]
+) -> None:
+    monkeypatch.setattr("workers.supervisor.STEADY_SECONDS", steady)
+    said: list[str] = []
+    supervisor = Supervisor([web_server("web", tmp_path)], tell=lambda _, remark: said.append(remark))
+    await supervisor.start()
+    try:
+        for death in range(1, len(pauses) + 1):
+            os.kill(supervisor.rows()[0]["pid"], signal.SIGKILL)
+            await until(
+                lambda n=death: (supervisor.rows()[0]["restarts"], supervisor.rows()[0]["state"]) == (n, "ready")
+            )
+    finally:
+        await supervisor.stop()
+    assert [remark.split()[-2] for remark in said if "ended with -9" in remark] == pauses
 
 
 async def test_a_part_that_does_not_start_is_shown_with_its_last_words_and_nothing_is_left(tmp_path: Path) -> None:
