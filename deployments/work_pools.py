@@ -58,7 +58,7 @@ def derive() -> dict[str, dict[str, Any]]:
     push["variables"]["required"] = sorted({*push["variables"].get("required", []), "aws_credentials", "cluster"})
     return {
         "light": _with(LightWorker),
-        "heavy-process": _with(ProcessWorker, command="python -m prefect.engine", env=RUN_ENVIRONMENT),
+        "heavy-process": _with(ProcessWorker, command="python -m workers.engine", env=RUN_ENVIRONMENT),
         "heavy-ecs": ecs,
         "heavy-ecs-push": push,
     }

@@ -1,7 +1,7 @@
 """The local post room: which parts it has, what each needs, and one process that looks after them.
 
 local AWS ──▶ provision ─────────────────┐
-Postgres ──▶ Prefect ──▶ deploy ──▶ sample site, light worker, heavy worker, sensor
+Postgres ──▶ Prefect ──▶ deploy ──▶ sample site, light worker, heavy worker, warm process, sensor
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 from postroom.errors import OurFault, Unavailable
 from workers import local_prefect, logs, postgres
+from workers.engine import WARM
 from workers.parts import Part, port_is_free
 from workers.premises import Ports, Premises, addresses, environment, forget_foreign, shorten
 from workers.supervisor import Member, Supervisor, until_told
@@ -36,6 +37,7 @@ TITLES = {
     "sample": "sample site",
     "light": "light worker",
     "heavy": "heavy worker",
+    "warm": "warm process for the heavy worker's runs",
     "sensor": "sensor",
 }
 PORT_TITLES = {"prefect": "the Prefect UI", "aws": "the local AWS", "postgres": "Postgres", "sensor": "the sensor"}
@@ -100,6 +102,7 @@ class House:
         data, ports, log = self.premises.data, self.ports, self.premises.log
         python = [sys.executable, "-m"]
         sensor_env = {"POSTROOM_SENSOR_PORT": str(ports.sensor)}
+        warm = data / "warm"
         return [
             Member(
                 Part(
@@ -149,7 +152,23 @@ class House:
                     "--name",
                     "heavy",
                 ],
-                {**logs.environment(), "PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_WORKER_PREFETCH_SECONDS": "2"},
+                {
+                    **logs.environment(),
+                    WARM: str(warm),
+                    "PREFECT_WORKER_QUERY_SECONDS": "2",
+                    "PREFECT_WORKER_PREFETCH_SECONDS": "2",
+                },
+            ),
+            Member(
+                Part(
+                    "warm",
+                    [*python, "workers.warm", str(warm)],
+                    ready=lambda: listens(warm),
+                    log=log("warm"),
+                    env=logs.environment(),
+                    ready_seconds=90,
+                ),
+                after=("deploy",),
             ),
             Member(
                 Part(
@@ -192,6 +211,14 @@ def answers(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
+
+
+def listens(where: Path) -> bool:
+    """Whether a process listens at that socket."""
+    with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError), contextlib.chdir(where.parent):
+        line.connect(where.name)
+        return True
+    return False
 
 
 def has_worker(prefect: str, pool: str, since: datetime) -> bool:

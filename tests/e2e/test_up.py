@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.room import Room, call, opened, until
 
-PARTS = {"aws", "postgres", "prefect", "light", "heavy", "sensor"}
+PARTS = {"aws", "postgres", "prefect", "light", "heavy", "warm", "sensor"}
 
 
 @pytest.fixture

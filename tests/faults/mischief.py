@@ -21,7 +21,7 @@ from tests.faults.steps import steps
 from tests.faults.world import World
 from workers.parts import free_port
 
-PARTS = ("sensor", "light", "heavy", "prefect", "aws")
+PARTS = ("sensor", "light", "heavy", "warm", "prefect", "aws")
 Fault = Callable[[World, random.Random], str | None]
 FAULTS: dict[str, Fault] = {}
 

@@ -18,7 +18,7 @@ from tests.fixtures.room import Aws, Room, until
 SEEDS = [int(seed) for seed in os.environ.get("POSTROOM_TEST_SEEDS", "1 2 3").split()]
 MAILS = {SEEDS[0]: 200}  # and a few for the others
 FEW = 40
-KILLED = ("sensor", "light", "heavy", "prefect", "aws")
+KILLED = ("sensor", "light", "heavy", "warm", "prefect", "aws")
 
 
 @pytest.fixture(scope="module")

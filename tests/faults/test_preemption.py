@@ -193,6 +193,6 @@ def test_an_edit_that_slept_past_its_lease_and_was_overtaken_changes_nothing_whe
 
 def running(room: Room, project: str) -> list[psutil.Process]:
     """The processes of the site's edits: those above its agents."""
-    heavy = psutil.Process(room.pids()["heavy"])
+    warm = psutil.Process(room.pids()["warm"])
     ours = {process.pid for agent in agents(project) for process in agent.parents()}
-    return [child for child in heavy.children() if child.pid in ours]
+    return [child for child in warm.children() if child.pid in ours]

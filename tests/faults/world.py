@@ -112,11 +112,11 @@ class World:
 
     def runs(self) -> list[psutil.Process]:
         """The processes that carry out a run of the heavy pool."""
-        heavy = self.room.pids().get("heavy")
-        if heavy is None:
+        warm = self.room.pids().get("warm")
+        if warm is None:
             return []
         try:
-            return [each for each in psutil.Process(heavy).children() if _runs_a_flow(each)]
+            return [each for each in psutil.Process(warm).children() if each.status() != psutil.STATUS_ZOMBIE]
         except psutil.Error:
             return []
 
@@ -184,13 +184,6 @@ class World:
             time.sleep(0.5)
         found.left_behind = left
         return found
-
-
-def _runs_a_flow(process: psutil.Process) -> bool:
-    try:
-        return any("prefect" in word for word in process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 @contextmanager

@@ -131,8 +131,8 @@ def intake(module):
 
 def clock(module):
     real = module.Clock.now_ms
-    mine = (os.getpid() * 7919 % 2001 - 1000) / 1000  # of the skew, from -1 to 1
-    module.Clock.now_ms = lambda self: real(self) + int(mine * int(told("skew") or 0))
+    mine = lambda: (os.getpid() * 7919 % 2001 - 1000) / 1000  # of the skew, from -1 to 1  # noqa: E731
+    module.Clock.now_ms = lambda self: real(self) + int(mine() * int(told("skew") or 0))
 
 
 BENT = {
