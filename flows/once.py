@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import prefect.runtime.flow_run
 from prefect import get_client
+from prefect.client.schemas.objects import State as PrefectState
 from prefect.client.schemas.objects import StateType
 
 from postroom.errors import LeaseLost, OutOfTime, PostroomError, QuotaReached, RateLimited, Refused, classify
@@ -32,6 +34,9 @@ log = logging.getLogger("postroom.flows")
 ASK_AGAIN_SECONDS = 0.5
 QUOTA_HOURS = 14 * 24
 HANDED_BACK = "Handed back by worker"
+RESCHEDULED = "Rescheduled"  # what the sweeper calls the state it schedules with
+PASSING = ("Late", "AwaitingConcurrencySlot")  # what Prefect makes of a scheduled run that has to wait
+BEGUN_ANEW = (State.WAITING, State.FAILED, State.CANCELLED)  # at a person's word
 Body = Callable[[Holding], Awaitable[Mapping[str, Any]]]
 OnCancel = Callable[[Holding, bool], Awaitable[str | None]]
 OnFailure = Callable[[Holding, PostroomError], Awaitable[None]]
@@ -100,7 +105,7 @@ async def _once(
 async def _start(book: Book, subject: Subject) -> Start:
     """Wait out a holder that is alive; it may be this very run, started twice."""
     holder = new_holder()
-    again = await asked_by_a_person()
+    again: bool | None = None  # a person's word; asked for only when without it there is no starting
     while True:
         started = await asyncio.to_thread(
             book.leases.start,
@@ -108,10 +113,16 @@ async def _start(book: Book, subject: Subject) -> Start:
             subject.job,
             holder,
             event=subject.event("Processing Started", run=str(prefect.runtime.flow_run.id or "")),
-            again=again,
+            again=bool(again),
             work=subject.work,
         )
-        if isinstance(started, (Granted, Ended, Exhausted)):
+        if isinstance(started, Granted):
+            return started
+        if again is None and (isinstance(started, Exhausted) or started.row.state in BEGUN_ANEW):
+            again = await asked_by_a_person()
+            if again:
+                continue
+        if isinstance(started, (Ended, Exhausted)):
             return started
         log.info("%s is held by %s; waiting", subject.key, started.row.holder)
         await asyncio.sleep(ASK_AGAIN_SECONDS)
@@ -241,19 +252,35 @@ def own_key(key: str) -> str:
 
 
 async def asked_by_a_person() -> bool:
-    """Whether this run was last scheduled by a person's "Retry".
-
-    The sweeper's reschedules have another name; a worker that hands a run back says so in the message.
-    """
+    """Whether this run was last scheduled by a person's "Retry"."""
     run_id = prefect.runtime.flow_run.id
-    if not run_id or (prefect.runtime.flow_run.run_count or 0) < 2:
+    if not run_id:
         return False
     async with get_client() as client:
-        states = await client.read_flow_run_states(run_id)
-    scheduled = [state for state in states if state.type == StateType.SCHEDULED]
-    if len(scheduled) < 2 or scheduled[-1].name != "AwaitingRetry":
+        return retried_by_a_person(await client.read_flow_run_states(run_id))
+
+
+def retried_by_a_person(states: Sequence[PrefectState]) -> bool:
+    """Whether a run with these states, oldest first, was last scheduled by a person: after an end, not by the sweeper.
+
+    Failed ─▶ AwaitingRetry "Retry from the UI"     a person (the CLI: Scheduled "Retried via CLI")
+    Failed ─▶ Rescheduled                           the sweeper
+    Running ─▶ AwaitingRetry                        a process that was told to stop: what it was asked for still holds
+    """
+    moves = [
+        (before, state)
+        for before, state in pairwise(states)
+        if state.type == StateType.SCHEDULED and state.name not in PASSING and not _handed_back(state)
+    ]
+    if not moves:
         return False
-    return not (scheduled[-1].message or "").startswith(HANDED_BACK)
+    before, state = moves[-1]
+    return before.is_final() and state.name != RESCHEDULED
+
+
+def _handed_back(state: PrefectState) -> bool:
+    """By our light worker, or by Prefect itself where a container is stopped; that one says nothing."""
+    return state.name == "AwaitingRetry" and (not state.message or state.message.startswith(HANDED_BACK))
 
 
 async def _is_cancelling() -> bool:

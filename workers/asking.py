@@ -16,6 +16,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from prefect.states import Cancelled, Scheduled, State
 
+from flows.once import RESCHEDULED
 from postroom.errors import Missing, PostroomError, TimedOut, classify
 from postroom.ledger import Work
 
@@ -77,7 +78,7 @@ class Asking:
 
     async def reschedule(self, run_id: str, why: str) -> None:
         """Put a run back to Scheduled, whatever state it is in: its body begins anew."""
-        await self._set(run_id, Scheduled(name="Rescheduled", message=why))
+        await self._set(run_id, Scheduled(name=RESCHEDULED, message=why))
 
     async def cancel(self, run_id: str, why: str) -> None:
         """End a run that nobody executes."""

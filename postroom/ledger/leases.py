@@ -114,13 +114,16 @@ class Leases(LeaseTable):
     ) -> Start:
         """The lease, if the key is new, waiting, or its holder's time is over; else who has it or how it ended.
 
-        `again` is a person's word that something failed or cancelled shall be tried once more.
+        `again` is a person's word that something shall be tried once more, and now: also what has failed, was
+        cancelled, or was put off until later. It never costs attempts; when they are used up there is one more.
         """
+        old = self.find(key) if again else None
         sent, now = self._clock.monotonic(), self._clock.now_ms()
         until = now + int(self.promise * TAKE_OVER * 1000)
         free = "attribute_not_exists(#key) OR (#state IN (:waiting, :working) AND #until <= :now AND #attempts < #max)"
-        if again:
-            free += " OR #state IN (:failed, :cancelled) OR (#state IN (:waiting, :working) AND #until <= :now)"
+        if old is not None:
+            free = "attribute_exists(#key) AND #fence = :seen AND "
+            free += "(#state IN (:waiting, :failed, :cancelled) OR (#state = :working AND #until <= :now))"
         values = {
             ":working": State.WORKING.value,
             ":waiting": State.WAITING.value,
@@ -130,12 +133,12 @@ class Leases(LeaseTable):
             ":one": 1,
             ":zero": 0,
             ":job": job,
+            ":limit": self.max_attempts,
         }
-        if again:
-            values |= {":failed": State.FAILED.value, ":cancelled": State.CANCELLED.value}
-        else:
-            values[":limit"] = self.max_attempts
-        budget = "if_not_exists(#attempts, :zero) + :one" if again else "if_not_exists(#max, :limit)"
+        budget = "if_not_exists(#max, :limit)"
+        if old is not None:
+            values |= {":failed": State.FAILED.value, ":cancelled": State.CANCELLED.value, ":seen": old.fence}
+            values[":limit"], budget = max(old.max_attempts, old.attempts + 1), ":limit"
         setting = (
             "SET #state = :working, #holder = :holder, #until = :until, #touched = :now, #open = :job, #job = :job, "
             "#fence = if_not_exists(#fence, :zero) + :one, #attempts = if_not_exists(#attempts, :zero) + :one, "
@@ -146,13 +149,13 @@ class Leases(LeaseTable):
             values[":work"] = work.as_item()
         change = self._change(
             key,
-            setting + " REMOVE #ended, #reason, #outcome" if again else setting,
+            setting + " REMOVE #ended, #reason, #outcome" if old is not None else setting,
             free,
             values,
             names=(
                 *("key", "state", "holder", "until", "touched", "open", "job", "fence", "attempts", "max", "entered"),
                 *(("work",) if work is not None else ()),
-                *(("ended", "reason", "outcome") if again else ()),
+                *(("ended", "reason", "outcome") if old is not None else ()),
             ),
         )
         if event is not None:

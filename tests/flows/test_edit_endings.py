@@ -198,7 +198,7 @@ async def test_a_retry_by_a_person_has_a_new_edit_carry_out_what_failed_and_answ
         run = await client.create_flow_run(edit_site, parameters=parameters, state=Scheduled())
         await client.set_flow_run_state(run.id, Running(), force=True)
         await client.set_flow_run_state(run.id, Failed(), force=True)
-        await client.set_flow_run_state(run.id, AwaitingRetry(), force=True)  # what the button does
+        await client.set_flow_run_state(run.id, AwaitingRetry(message="Retry from the UI"), force=True)  # the button
         run = await client.read_flow_run(run.id)
     told = await run_flow(edit_site, flow_run=run, parameters=parameters)  # type: ignore[misc]
     assert told == {"instructions": [name], "asked": "start", "edit": "edit:garden:2"}

@@ -119,13 +119,34 @@ def test_closing_leaves_work_that_somebody_holds(book: Book, key: str) -> None:
     assert book.leases.close(key, State.CANCELLED, "by hand").state is State.WORKING
 
 
-def test_a_person_may_try_failed_work_again_and_has_one_attempt(book: Book, key: str) -> None:
+def test_a_person_may_try_failed_work_again_with_the_attempts_that_are_left(book: Book, key: str) -> None:
     book.leases.fail(taken(book, key), BadInput("no title"))
     assert isinstance(book.leases.start(key, "task", new_holder()), Ended)
     again = book.leases.start(key, "task", new_holder(), again=True)
     assert isinstance(again, Granted)
+    assert (again.lease.row.attempts, again.lease.row.max_attempts) == (2, 3)
+
+
+def test_a_person_gives_work_whose_attempts_are_used_up_one_more(book: Book, key: str) -> None:
+    for _ in range(3):
+        book.leases.fail(taken(book, key), Unavailable("away"), delay_ms=0)
+    again = book.leases.start(key, "task", new_holder(), again=True)
+    assert isinstance(again, Granted)
     assert again.lease.row.exhausted
     assert book.leases.fail(again.lease, Unavailable("away")).state is State.FAILED
+
+
+def test_what_was_put_off_begins_at_once_when_a_person_says_so(book: Book, key: str) -> None:
+    book.leases.put_off(taken(book, key), book.clock.now_ms() + 3_600_000, "the model is busy")
+    assert isinstance(book.leases.start(key, "task", new_holder()), Busy)
+    assert isinstance(book.leases.start(key, "task", new_holder(), again=True), Granted)
+
+
+def test_nobody_takes_work_from_a_holder_that_is_alive(book: Book, key: str) -> None:
+    lease = taken(book, key)
+    assert isinstance(book.leases.start(key, "task", new_holder(), again=True), Busy)
+    book.leases.finish(lease, State.DONE)
+    assert isinstance(book.leases.start(key, "task", new_holder(), again=True), Ended)
 
 
 def test_a_replay_gets_a_key_of_its_own(book: Book, key: str) -> None:
