@@ -16,22 +16,29 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from deployments import block_documents
 from postroom.aws.resource import Step
 from postroom.settings import Settings
+from workers.beats import HEARTBEAT_SECONDS as HEARTBEAT_SECONDS
 
-HEARTBEAT_SECONDS = 30  # the shortest that Prefect allows
+SILENCE = timedelta(seconds=3 * HEARTBEAT_SECONDS)
 ENDINGS = {"Completed", "Failed", "Cancelled", "Crashed"}
+OUR_ENDINGS = {"Refused", "Put off", "Needs attention", "Preempted"}  # names that our flows give to states
+RESTS = {  # nobody executes the run, and nobody should: it beats again when it is taken up
+    *("Scheduled", "AwaitingRetry", "Rescheduled", "AwaitingConcurrencySlot", "Late"),
+    *("Paused", "Suspended"),
+}
 
 
-def zombies(silence: timedelta = timedelta(seconds=3 * HEARTBEAT_SECONDS)) -> AutomationCore:
-    """A run that beat once and then fell silent, without an end, is Crashed.
+def zombies(silence: timedelta = SILENCE) -> AutomationCore:
+    """A run that beat once and then fell silent, without an end or a rest, is Crashed.
 
     beat ── beat ── (silence for three beats) ──▶ Crashed ──▶ the sweeper sees the lease expire and reschedules
     """
+    quiet = sorted(ENDINGS | OUR_ENDINGS | RESTS)
     return AutomationCore(
         name="Silent runs are crashed",
         description="A flow run whose heartbeat stops has lost its process; it is marked Crashed.",
         trigger=EventTrigger(
             after={"prefect.flow-run.heartbeat"},
-            expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{ending}" for ending in ENDINGS)},
+            expect={"prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in quiet)},
             match={"prefect.resource.id": ["prefect.flow-run.*"]},
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,

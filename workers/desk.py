@@ -27,6 +27,7 @@ from prefect.utilities.engine import propose_state
 from postroom.errors import sanitise
 from postroom.logs import correlate
 from workers import prefect_inside
+from workers.beats import beating_in_time
 from workers.logs import correlation_of
 from workers.prefect_inside import Intent, Recalled
 from workers.shelf import Shelf
@@ -49,7 +50,8 @@ class Desk:
     def __init__(self, name: str, shelf: Shelf) -> None:
         self._shelf = shelf
         self._bodies: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
-        self._context = contextvars.copy_context()  # settings of whoever opened the desk
+        with beating_in_time():
+            self._context = contextvars.copy_context()  # settings of whoever opened the desk
         self._lock = threading.Lock()
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -18,15 +18,18 @@ from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate, WorkPoolUpdate
 from prefect.events import emit_event
 from prefect.events.schemas.automations import AutomationCore
-from prefect.states import Failed, Running
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY
+from prefect.states import Failed, Running, Scheduled
 
 from blocks.slack import Slack
 from deployments import automations, block_documents, declared, work_pools
 from deployments.deploy import deploy
+from flows.once import RESCHEDULED
 from postroom.aws.resource import Step
 from postroom.errors import Misconfigured
 from postroom.ledger import Event as book_event
 from postroom.settings import load, settings
+from workers.beats import beating_in_time
 from workers.prefect_events import tell_prefect
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +159,44 @@ def test_an_entry_that_is_not_understood_is_named(tmp_path: Path) -> None:
     file.write_text("deployments: [{name: a, entrypoint: b.c}]")
     with pytest.raises(Misconfigured, match="work_pool"):
         declared.declared(file)
+
+
+def test_every_pool_beats_at_least_twice_in_the_silence_that_counts_as_death() -> None:
+    beats = []
+    for kind in work_pools.HEAVY:
+        for pool, (_, template) in work_pools.pools(load(heavy_pool=kind)).items():
+            if pool != "light":
+                environment = template["variables"]["properties"]["env"]["default"]
+                beats.append(int(environment["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]))
+    with beating_in_time():  # as each desk of the light worker
+        beats.append(PREFECT_FLOWS_HEARTBEAT_FREQUENCY.value())
+    assert 2 * max(beats) < automations.SILENCE.total_seconds()
+
+
+def test_every_state_that_our_code_names_ends_the_wait_for_a_heartbeat() -> None:
+    code = "".join(file.read_text() for room in ("flows", "workers") for file in (ROOT / room).rglob("*.py"))
+    named = set(re.findall(r"""(?:Completed|Failed|Cancelled|Crashed|Scheduled)\(name="([^"]+)\"""", code))
+    assert named >= {"Refused", "Preempted"}
+    waited_for = automations.zombies().trigger.expect
+    assert {f"prefect.flow-run.{name}" for name in (*named, RESCHEDULED)} <= waited_for
+
+
+async def test_a_run_that_waits_for_its_next_turn_is_not_crashed(client: PrefectClient) -> None:
+    await client.create_automation(automations.zombies(timedelta(seconds=10)))
+    waits = await client.create_flow_run(silent, state=Running())
+    dies = await client.create_flow_run(silent, state=Running())
+    beating_until = time.monotonic() + 3
+
+    async def only_the_dead_is_crashed() -> bool:
+        if time.monotonic() < beating_until:
+            for run in (waits, dies):
+                emit_event("prefect.flow-run.heartbeat", {"prefect.resource.id": f"prefect.flow-run.{run.id}"})
+        elif (await client.read_flow_run(waits.id)).state_name == "Running":
+            await client.set_flow_run_state(waits.id, Scheduled(name=RESCHEDULED), force=True)
+        return (await client.read_flow_run(dies.id)).state_name == "Crashed"
+
+    await until(only_the_dead_is_crashed, 45)
+    assert (await client.read_flow_run(waits.id)).state_name == RESCHEDULED
 
 
 @flow(name="silent")

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from prefect import flow, get_run_logger, task
+from prefect.settings import get_current_settings
 
 from postroom.logs import child_environment
 
@@ -110,3 +111,8 @@ async def talk(path: str) -> None:
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environment)
     await child.wait()
     note(path, "talked")
+
+
+@flow
+async def beat(path: str) -> None:
+    note(path, f"every-{get_current_settings().flows.heartbeat_frequency}")

@@ -15,6 +15,7 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.states import Scheduled
 
 from tests.workers.staff import ask, cancel, deploy, end_of, make_pool, noted, notes, ready, until, worker
+from workers.beats import HEARTBEAT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,11 @@ async def test_a_run_for_later_begins_at_its_time(light: str, book: Path) -> Non
     await ask(await deploy("greet", light), at=at, path=str(book))
     began = await noted(book, "greet-nobody")
     assert 0 <= began - at.timestamp() < 1.5
+
+
+async def test_a_run_beats_as_often_as_the_silence_watch_expects(light: str, book: Path) -> None:
+    await end_of(await ask(await deploy("beat", light), path=str(book)))
+    assert set(notes(book)) == {f"every-{HEARTBEAT_SECONDS}"}
 
 
 async def test_a_new_attempt_of_a_run_begins_at_once(light: str, book: Path) -> None:
