@@ -41,7 +41,15 @@ class DeadLetter:
         if self.key:
             return entity_of(self.job, self.key)
         first = str(self.attributes.get("message", {}).get("StringValue") or self.id)  # the id under which it came in
-        return f"{self.job.upper()}#{_named(self) or f'invalid-{first}'}"
+        return f"{self.job.upper()}#{self.named or f'invalid-{first}'}"
+
+    @property
+    def named(self) -> str | None:
+        """The id that the message itself speaks of, when it has no key and the sensor never judged it.
+
+        One that the sensor refused may well name another piece of work, which is not to be told of its end.
+        """
+        return None if self.key or self.attributes.get("reason") else _named(self)
 
     def listed(self, *, told: bool) -> Event:
         """That it waits for a person: the event that ends its work, unless that was `told` when the work ended.
@@ -126,10 +134,12 @@ def _named(letter: DeadLetter) -> str | None:
     try:
         body = json.loads(letter.body)
         if letter.job == "task":
-            outside = letter.attributes.get("requestId", {}).get("StringValue")
-            found = outside or body["requestId"]
+            outside, inside = letter.attributes.get("requestId", {}).get("StringValue"), body.get("requestId")
+            found = outside or inside
+            if inside not in (None, found):
+                return None
             return found if re.fullmatch(r"[A-Za-z0-9_-]{1,256}", found) else None
         last = unquote_plus(body["Records"][0]["s3"]["object"]["key"]).rpartition("/")[2]
         return last.removesuffix(".json")[:512] or None
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None

@@ -19,7 +19,7 @@ from postroom.aws.clients import client
 from postroom.aws.queues import find_queue
 from postroom.dead_letters.letter import OURS, DeadLetter
 from postroom.dead_letters.queues import dead_letter_queues, look_through
-from postroom.errors import BadInput, Missing
+from postroom.errors import BadInput, Missing, sanitise
 from postroom.ledger import Book, Event, State
 from postroom.ledger.dynamo import ConditionFailed, Item, plain_item, query, transact, wire, wire_item
 
@@ -118,6 +118,8 @@ class Register:
         if letter.key is not None:
             row = self._book.leases.find(letter.key)
             return row is not None and row.terminal
+        if letter.job == "task" and letter.named and self._book.leases.find(f"task:{letter.named}") is not None:
+            return True  # it got as far as the book: that ends it, and tells of it, whatever becomes of its message
         last = self._book.events.of_entity(letter.entity, latest=1)
         return bool(last) and last[-1].event_type.endswith((" Failed", " Timeout"))
 
@@ -150,7 +152,7 @@ class Register:
     def dismiss(self, letter_id: str) -> DeadLetter:
         """Takes the letter off the list; the event table keeps what it was and why it died."""
         letter = self._to_decide(letter_id)
-        shown = letter.body if len(letter.body) <= 4000 else f"{letter.body[:4000]}…"
+        shown = sanitise(letter.body, limit=4000)
         self._close(letter, "dismissed", letter.event("Dismissed", category=letter.category, body=shown))
         self._take_out(letter)
         return letter

@@ -89,6 +89,32 @@ def test_many_who_look_at_once_tell_of_each_letter_once(book: Book) -> None:
     assert all(told(book, f"TASK#r{n}") == ["Task Failed"] for n in range(12))
 
 
+def test_a_letter_that_was_refused_does_not_end_the_task_that_it_happens_to_name(book: Book) -> None:
+    """The body says xyz, the attribute abc: the sensor wrote it down as invalid, and neither has failed."""
+    book.events.append(Event("Task Failed", "TASK#invalid-m9", "task", {"error": "requestId differs"}))
+    letter_id = bury(
+        book.names.tasks_queue, '{"requestId": "xyz"}', reason="requestId differs", message="m9", requestId="abc"
+    )
+    given_up = bury(book.names.tasks_queue, '{"requestId": "xyz"}', requestId="abc")  # SQS was quicker than the sensor
+    Register(book).gather()
+    assert (told(book, "TASK#abc"), told(book, "TASK#xyz")) == ([], [])
+    assert told(book, "TASK#invalid-m9") == ["Task Failed", "Dead Letter Listed"]
+    assert told(book, f"TASK#invalid-{given_up}") == ["Task Failed"]
+    Register(book).dismiss(letter_id)
+    assert told(book, "TASK#invalid-m9")[-1] == "Dead Letter Dismissed"
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_task_in_the_book_is_not_ended_by_a_message_that_sqs_gave_up(book: Book, done: bool) -> None:
+    started = book.leases.start("task:x9", "task", new_holder())
+    assert isinstance(started, Granted)
+    if done:
+        book.leases.finish(started.lease, State.DONE)
+    bury(book.names.tasks_queue, '{"requestId": "x9"}')
+    Register(book).gather()
+    assert told(book, "TASK#x9") == ["Dead Letter Listed"]
+
+
 @pytest.mark.parametrize(
     ("queue", "body", "attributes", "entity"),
     [
@@ -228,6 +254,14 @@ def test_secrets_in_a_reason_do_not_reach_the_list(book: Book) -> None:
     bury(book.names.tasks_queue, "{}", reason="401 for sk-ant-abcdefghijklmnop and Bearer abcdefghijkl")
     [letter] = Register(book).gather()
     assert "abcdefgh" not in letter.reason
+
+
+def test_secrets_in_a_dismissed_letter_do_not_reach_its_event(book: Book) -> None:
+    letter_id = bury(book.names.tasks_queue, '{"prompt": "use sk-ant-abcdefghijklmnop"}', reason="no requestId")
+    Register(book).gather()
+    dismissed = Register(book).dismiss(letter_id)
+    kept = book.events.of_entity(dismissed.entity)[-1]
+    assert kept.properties["body"] == '{"prompt": "use [api key]"}'
 
 
 def test_a_letter_that_nobody_knows_is_missing(book: Book) -> None:
