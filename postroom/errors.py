@@ -202,7 +202,14 @@ _AUTH_CODES = {
 _THROTTLE_CODES = {
     *("Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "SlowDown"),
     *("RequestLimitExceeded", "ProvisionedThroughputExceededException", "LimitExceededException"),
+    *("RequestThrottled", "RequestThrottledException", "BandwidthLimitExceeded", "OverLimit"),
+    *("KmsThrottled", "KMS.ThrottlingException", "KMSThrottlingException", "KMSThrottling"),
 }
+_TIMEOUT_CODES = {"RequestTimeout", "RequestTimeoutException"}  # S3 says so with status 400
+# Another one writes the same rows just now.
+_CONFLICT_CODES = {"TransactionConflictException", "TransactionInProgressException", "PriorRequestNotComplete"}
+_CONFLICT_REASONS = {"TransactionConflict"}
+_THROTTLE_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded"}
 _MISSING_CODES = {
     *("NoSuchKey", "NoSuchBucket", "NotFound", "NotFoundException", "ResourceNotFoundException", "404"),
     *("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue"),
@@ -251,8 +258,17 @@ def classify(error: BaseException) -> PostroomError:
             return AuthFailed(named, code=code)
         if code in _THROTTLE_CODES:
             return RateLimited(named, code=code)
+        if code in _TIMEOUT_CODES:
+            return TimedOut(named, code=code)
+        if code in _CONFLICT_CODES:
+            return Unavailable(named, code=code)
         if code in _MISSING_CODES:
             return Missing(named, code=code)
+        if code == "TransactionCanceledException" and (reasons := cancellation_reasons(error)):
+            if reasons <= _CONFLICT_REASONS:
+                return Unavailable(named, code=code)
+            if reasons <= _CONFLICT_REASONS | _THROTTLE_REASONS:
+                return RateLimited(named, code=code)
         return from_status(status, named) if status else Unavailable(named, code=code)
     if isinstance(error, (aws.ReadTimeoutError, aws.ConnectTimeoutError, TimeoutError)):
         return TimedOut(named)
@@ -285,6 +301,12 @@ def classify(error: BaseException) -> PostroomError:
     if isinstance(error, ValidationError):
         return BadInput(explain(error))
     return OurFault(named)
+
+
+def cancellation_reasons(error: Any) -> set[str]:
+    """Why DynamoDB cancelled a transaction: the codes of its writes that were the cause."""
+    reasons = error.response.get("CancellationReasons") or []
+    return {str(reason.get("Code")) for reason in reasons} - {"None"}
 
 
 def exit_code_of(category: str | None) -> int:

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from postroom.errors import AuthFailed, BadInput, Misconfigured, Missing, OurFault, PostroomError, classify
 from postroom.ledger import Book, Row, State
+from postroom.ledger.dynamo import is_impossible
 from postroom.ledger.entities import event_about
 from postroom.logs import correlate
 from workers.asking import Asking
@@ -103,9 +104,9 @@ class Intake:
         try:
             row, new = await self._calls(leases.enter, order.key, order.job, order.work, event=order.received)
         except Exception as error:
-            if classify(error).category != "validation":
+            if not is_impossible(error):
                 raise
-            held.parcel = _without(held.parcel, order, classify(error))  # the table will never take it
+            held.parcel = _without(held.parcel, order, classify(error))
             return
         if row.terminal or row.run_id:
             return  # somebody asked before; if its run is in trouble the sweeper sees to it

@@ -11,6 +11,8 @@ from typing import Any
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import ClientError
 
+from postroom.errors import cancellation_reasons, classify
+
 _to_wire = TypeSerializer()
 _from_wire = TypeDeserializer()
 Item = dict[str, Any]
@@ -62,16 +64,29 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def update(client: Any, **request: Any) -> Item:
-    """UpdateItem; the new row, or ConditionFailed with the old one."""
-    try:
-        answer = client.update_item(**request, ReturnValues="ALL_NEW", ReturnValuesOnConditionCheckFailure="ALL_OLD")
-    except ClientError as error:
-        if code_of(error) != "ConditionalCheckFailedException":
-            raise
-        old: Any = error.response.get("Item")
-        raise ConditionFailed(plain_item(old) if old else None) from None
-    return plain_item(answer.get("Attributes", {}))
+def is_impossible(error: Exception) -> bool:
+    """Whether the table will never take this write: it is malformed, or the row would be too large."""
+    if not isinstance(error, ClientError):
+        return False
+    return code_of(error) == "ValidationException" or "ValidationError" in cancellation_reasons(error)
+
+
+def update(client: Any, *, tries: int = 12, **request: Any) -> Item:
+    """UpdateItem; the new row, or ConditionFailed with the old one. A conflict with a transaction is tried again."""
+    for attempt in range(tries):
+        try:
+            answer = client.update_item(
+                **request, ReturnValues="ALL_NEW", ReturnValuesOnConditionCheckFailure="ALL_OLD"
+            )
+            return plain_item(answer.get("Attributes", {}))
+        except ClientError as error:
+            if code_of(error) == "ConditionalCheckFailedException":
+                old: Any = error.response.get("Item")
+                raise ConditionFailed(plain_item(old) if old else None) from None
+            if code_of(error) != "TransactionConflictException" or attempt == tries - 1:
+                raise
+        _let_others_pass(attempt)
+    raise AssertionError("unreachable")
 
 
 def transact(client: Any, writes: Sequence[Mapping[str, Any]], *, tries: int = 12) -> None:
@@ -87,14 +102,17 @@ def transact(client: Any, writes: Sequence[Mapping[str, Any]], *, tries: int = 1
             elif code != "TransactionCanceledException":
                 raise
             else:
-                reasons = error.response.get("CancellationReasons") or []
-                for position, reason in enumerate(reasons):
+                for position, reason in enumerate(error.response.get("CancellationReasons") or []):
                     if reason.get("Code") == "ConditionalCheckFailed":
                         old: Any = reason.get("Item")
                         raise ConditionFailed(plain_item(old) if old else None, position) from None
-                if attempt == tries - 1 or not any(r.get("Code") == "TransactionConflict" for r in reasons):
+                if attempt == tries - 1 or not classify(error).retryable:
                     raise
-        time.sleep(random.uniform(0, min(0.5, 0.01 * 2**attempt)))  # noqa: S311 - jitter, not a secret
+        _let_others_pass(attempt)
+
+
+def _let_others_pass(attempt: int) -> None:
+    time.sleep(random.uniform(0, min(0.5, 0.01 * 2**attempt)))  # noqa: S311 - jitter, not a secret
 
 
 def query(client: Any, **request: Any) -> Iterator[Item]:
