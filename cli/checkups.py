@@ -34,7 +34,7 @@ def configuration() -> Iterator[Finding]:
         yield Finding("settings", False, f"{name} is not a setting", "A slip of the pen? docs/settings.md lists them.")
 
 
-OURS = {"POSTROOM_CORRELATION", "POSTROOM_HOUSE", "POSTROOM_END_WITH_PARENT"}
+OURS = {"POSTROOM_WARM", "POSTROOM_CORRELATION", "POSTROOM_HOUSE", "POSTROOM_END_WITH_PARENT"}
 
 
 def programs() -> Iterator[Finding]:
