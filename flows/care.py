@@ -2,10 +2,10 @@
 
     the desk says          the edit's row says        what is done
     ─────────────────────  ─────────────────────────  ──────────────────────────────────────────────
-    idle, more was said    –                          an edit is asked for (unless the site is paused)
+    idle, something waits  –                          an edit is asked for (unless the site is paused)
     asked                  missing, or open           its run is made sure of, its predecessor told to go
     asked or working       failed                     whoever asked is told, the desk is left
-    asked or working       cancelled by a person      whoever asked is told, the desk is left
+    asked or working       cancelled by a person      whoever had asked by then is told, the desk is left
 
 The sensor does this every so often. Everything here may be repeated, and done by two at once.
 """
@@ -18,7 +18,8 @@ import logging
 from blocks.site import Site
 from blocks.sites import all_sites
 from flows import endings
-from flows.desk import ask_for_edit, summon, summon_generation
+from flows.desk import ask_for_edit, summon
+from flows.who_cancelled import cancelled_by_a_person
 from postroom.errors import PostroomError, classify
 from postroom.ledger import Book, Row, State
 from postroom.ledger.desk import SiteRow
@@ -44,7 +45,7 @@ async def in_order(book: Book, site: Site) -> None:
     """See that one site is owed nothing that nobody works on."""
     desk = await asyncio.to_thread(book.desk.read, site.project)
     if desk.phase == "idle":
-        if desk.owes and not site.paused:
+        if not site.paused:  # what waits decides, not the count of what was said: a count may be wrong
             await _ask_on_behalf(book, site.project)
         return
     row = await asyncio.to_thread(book.leases.find, desk.edit_key)
@@ -66,17 +67,14 @@ async def _after_the_end(book: Book, site: Site, desk: SiteRow, row: Row) -> Non
     """An edit ended without telling anybody (its process was killed, or never began)."""
     if row.state is State.CANCELLED and desk.preempting.get("generation") == desk.generation:
         return  # it made way, and its successor has the desk already
-    mine = await asyncio.to_thread(book.instructions.unfinished, desk.project)
-    if desk.phase != "asked":
-        mine = [one for one in mine if one.order <= desk.newest]
+    until = None
+    if row.state is State.CANCELLED:
+        until = await cancelled_by_a_person(row.run_id, desk.project, desk.generation) or row.ended_at
+    mine, seen_to = await endings.answered_for(book, desk, row.key, until=until)
     place = endings.workplace_of(site)
     if row.state is State.CANCELLED:
         await endings.cancelled(book, place, row.key, mine, committed=desk.phase == "committed")
     elif row.state is not State.DONE:
         await endings.failed(book, place, row.key, mine, EditFailed(row.reason or "it ended without a word"))
-    if desk.phase == "asked":  # it never gathered: what it was asked for has ended just now
-        await asyncio.to_thread(book.desk.begin, desk.project, desk.generation, gathered_seq=desk.latest_seq, newest="")
-    asked = await asyncio.to_thread(book.desk.release, desk.project, desk.generation)
     log.info("%s: %s had ended as %s; the site is free", desk.project, row.key, row.state)
-    if asked is not None:
-        await summon_generation(book, desk.project, asked.generation, preempted=None)
+    await endings.leave(book, desk, desk.generation, seen_to)

@@ -61,9 +61,10 @@ def preempted_by(row: SiteRow) -> str | None:
 
 
 async def summon_generation(book: Book, project: str, generation: int, *, preempted: str | None) -> None:
+    # in this order: that its run is there before the older one is cancelled tells who cancelled it (who_cancelled)
+    await runs.ask_for(book, f"edit:{project}:{generation}", "edit", edit_work(project, generation))
     if preempted is not None:
         await let_go(book, preempted)
-    await runs.ask_for(book, f"edit:{project}:{generation}", "edit", edit_work(project, generation))
 
 
 async def let_go(book: Book, edit_key: str) -> None:

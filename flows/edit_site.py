@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import Any
 
+import prefect.runtime.flow_run
 from prefect import flow
 
 from blocks.site import find_site
@@ -21,11 +22,12 @@ from flows.once import Subject, asked_by_a_person, once
 from flows.predecessor import wait_for_predecessor
 from flows.steps import reached
 from flows.successor import giving_way
+from flows.who_cancelled import cancelled_by_a_person
 from flows.workplace import Workplace, to_its_end, wishes
 from postroom.errors import Conflict, LeaseLost, LimitReached, Missing, OutOfTime, PostroomError, TimedOut
 from postroom.ledger import Holding
 from postroom.ledger.book import Book, open_book
-from postroom.ledger.instructions import Instruction
+from postroom.ledger.instructions import Instruction, alike
 from postroom.settings import settings
 from postroom.sites.deploy import deploy, publish
 from postroom.sites.repository import MAIN, Merged
@@ -65,8 +67,7 @@ class Edit:
         site = await find_site(self.project)
         if site is None:
             raise Missing(f"there is no block for the site {self.project}; to mend: postroom site add")
-        if site.paused:
-            await asyncio.to_thread(self.book.desk.step_back, self.project, self.generation)
+        if site.paused and await asyncio.to_thread(self.book.desk.step_back, self.project, self.generation):
             return {"paused": True, "instructions": []}
         reached("site taken over", self.project)
         holding.check()
@@ -99,21 +100,22 @@ class Edit:
         return row.generation != self.generation or row.phase == "idle"
 
     async def gather(self) -> None:
-        """Take on what is unfinished, oldest first; of different kinds of wishes only the first kind."""
+        """Take on what is unfinished, oldest first; of different kinds of wishes only the first kind.
+
+        Past the commit point, in an earlier attempt, only what it had taken on: nobody has seen to the rest.
+        """
         row = await asyncio.to_thread(self.book.desk.read, self.project)
         waiting = await asyncio.to_thread(self.book.instructions.unfinished, self.project)
-        if row.phase == "committed":  # an attempt of this edit came past the commit point: finish just that
-            mine = [i for i in waiting if i.order <= row.newest]
+        if row.phase == "committed":
+            mine = [i for i in waiting if i.edit == self.key]
         else:
-            first = next((n for n, i in enumerate(waiting) if i.kind != waiting[0].kind), len(waiting))
-            mine = waiting[:first]
+            mine = alike(waiting)
             newest = mine[-1].order if mine else ""
-            seq = row.latest_seq - (len(waiting) - first)
+            seq = row.latest_seq - (len(waiting) - len(mine))
             await asyncio.to_thread(
                 self.book.desk.begin, self.project, self.generation, gathered_seq=seq, newest=newest
             )
-        self.gathered = mine
-        await asyncio.to_thread(self.book.instructions.taken, self.gathered, self.key)
+        self.gathered = await asyncio.to_thread(self.book.instructions.taken, mine, self.key)
         log.info("%d instruction(s) gathered", len(self.gathered))
         title = self.gathered[-1].subject if self.gathered else "nothing to do"
         who = f"/{self.gathered[-1].user}" if self.gathered else ""
@@ -270,19 +272,24 @@ class Edit:
             return None
         holding.check()
         row = await asyncio.to_thread(self.book.desk.read, self.project)
-        if row.generation > self.generation:  # a newer edit was asked for: what we gathered is its to do now
+        run_id = str(prefect.runtime.flow_run.id or "")
+        cancelled_at = await cancelled_by_a_person(run_id, self.project, self.generation)
+        if row.generation > self.generation and cancelled_at is None:  # what we gathered is the newer edit's to do now
             mark = row.preempting if row.preempting.get("generation") == self.generation else {}
             return await self.make_way(str(mark.get("by") or row.edit_key), str(mark.get("subject", "")))
-        committed = row.phase == "committed"
-        reason = await endings.cancelled(self.book, self.place, self.key, self.gathered, committed=committed)
-        await self.release()
+        mine, seen_to = self.gathered, row.gathered_seq
+        if not mine:
+            mine, seen_to = await endings.answered_for(self.book, row, self.key, until=cancelled_at)
+        committed = row.generation == self.generation and row.phase == "committed"
+        reason = await endings.cancelled(self.book, self.place, self.key, mine, committed=committed)
+        await endings.leave(self.book, row, self.generation, seen_to)
         return reason
 
     async def make_way(self, by: str, subject: str) -> str:
         threads = sorted({i.thread_id for i in self.gathered})
         said = f"preempted by {by} ({subject})"
         await asyncio.to_thread(self.book.threads.interrupted, self.project, threads, edit=self.key, by=by, reason=said)
-        await asyncio.to_thread(self.book.instructions.waiting_again, self.gathered)
+        await asyncio.to_thread(self.book.instructions.waiting_again, self.gathered, self.key)
         return said
 
     async def give_up(self, holding: Holding, error: PostroomError) -> None:

@@ -12,13 +12,37 @@ from typing import Any
 
 from blocks.site import Site
 from flows import answering
-from flows.desk import ask_for_edit
+from flows.desk import ask_for_edit, summon_generation
 from flows.workplace import Workplace
 from postroom.errors import Missing, PostroomError
 from postroom.ledger import Book
-from postroom.ledger.instructions import Instruction
+from postroom.ledger.desk import SiteRow
+from postroom.ledger.instructions import Instruction, generation_of
 
 log = logging.getLogger("postroom.flows")
+
+
+async def answered_for(
+    book: Book, desk: SiteRow, edit: str, *, until: int | None = None
+) -> tuple[list[Instruction], int]:
+    """What an edit that ended has to answer for, and up to where the desk has seen to all that was said then.
+
+    That is what it took on; if it never came to that, all that was said, `until` somebody cancelled it.
+    """
+    waiting = await asyncio.to_thread(book.instructions.unfinished, desk.project)
+    if desk.generation == generation_of(edit) and desk.phase != "asked":
+        return [one for one in waiting if one.edit == edit], desk.gathered_seq
+    mine = [one for one in waiting if until is None or one.received_at <= until]
+    return mine, desk.latest_seq - (len(waiting) - len(mine))
+
+
+async def leave(book: Book, desk: SiteRow, generation: int, seen_to: int) -> None:
+    """Leave the desk to the next edit, if one is wanted."""
+    if desk.generation == generation and desk.phase == "asked":  # it never gathered: what it was asked for has ended
+        await asyncio.to_thread(book.desk.begin, desk.project, generation, gathered_seq=seen_to, newest="")
+    asked = await asyncio.to_thread(book.desk.release, desk.project, generation)
+    if asked is not None:
+        await summon_generation(book, desk.project, asked.generation, preempted=None)
 
 
 async def cancelled(
@@ -36,7 +60,7 @@ async def cancelled(
     if not begun:
         return "cancelled by operator"
     log.info("%d instruction(s) had passed the commit point; the next edit finishes them", len(begun))
-    await asyncio.to_thread(book.instructions.waiting_again, begun)
+    await asyncio.to_thread(book.instructions.waiting_again, begun, edit)
     await asyncio.to_thread(book.desk.reopen, begun[0].project)
     return "cancelled by operator after the commit point; the next edit finishes it"
 

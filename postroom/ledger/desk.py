@@ -152,15 +152,21 @@ class Desk:
 
         return self._swap(project, decide)
 
-    def step_back(self, project: str, generation: int) -> None:
-        """Leave the desk without asking for the next edit (the site is paused); it goes on owing one."""
+    def step_back(self, project: str, generation: int) -> bool:
+        """Leave the desk without asking for the next edit (the site is paused); it goes on owing one.
 
-        def decide(row: SiteRow) -> tuple[None, dict[str, Any] | None]:
-            if row.generation != generation or row.phase in ("idle", "committed"):
-                return None, None
-            return None, {"phase": "idle", "preempting": {}}
+        False past the commit point: what is done already is brought to its end.
+        """
 
-        self._swap(project, decide)
+        def decide(row: SiteRow) -> tuple[bool, dict[str, Any] | None]:
+            if row.generation != generation or row.phase == "idle":
+                return True, None
+            if row.phase == "committed":
+                return False, None
+            # an attempt that died may have gathered; nothing of it counts
+            return True, {"phase": "idle", "preempting": {}, "gathered_seq": 0}
+
+        return self._swap(project, decide)
 
     def reopen(self, project: str) -> None:
         """Make the site owe an edit again (an instruction was put back by a person)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from postroom.ledger.clock import Clock
@@ -27,12 +28,14 @@ class Instruction:
     kind: str = "edit"  # or publish, undo
     mail_id: str = ""  # the Message-ID header, for replies in the thread
     references: tuple[str, ...] = ()
+    reached: str = ""  # the address of the site that the mail came to
     attachments: tuple[Mapping[str, Any], ...] = ()
     left_out: tuple[str, ...] = ()
     status: str = "waiting"  # editing, done, failed, cancelled
     edit: str | None = None
     outcome: Mapping[str, Any] = field(default_factory=dict)
     reason: str | None = None
+    taken_at: int | None = None  # when the edit began on it
     ended_at: int | None = None
     reopened: int = 0  # how often a person wanted it tried once more; each time has an answer of its own
 
@@ -62,8 +65,22 @@ class Instruction:
         return cls(**known)
 
 
+def generation_of(edit: str) -> int:
+    """7 of `edit:garden:7`; 0 of what is no edit's key."""
+    number = edit.rpartition(":")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def alike(waiting: Sequence[Instruction]) -> list[Instruction]:
+    """What one edit takes on of all that waits, oldest first: as far as it is the same kind of wish."""
+    return list(takewhile(lambda one: one.kind == waiting[0].kind, waiting))
+
+
 class Instructions:
-    """The instruction table, and the site's count of what was said."""
+    """The instruction table, and the site's count of what was said.
+
+    Each row keeps the generation of the newest edit that took it. An older one, asleep until just now, changes nothing.
+    """
 
     def __init__(self, dynamodb: Any, table: str, leases_table: str, *, clock: Clock) -> None:
         self._db, self.table, self._leases, self._clock = dynamodb, table, leases_table, clock
@@ -128,15 +145,16 @@ class Instructions:
         )
         return sorted((Instruction.of(item) for item in found), key=lambda i: i.order)
 
-    def taken(self, instructions: Sequence[Instruction], edit: str) -> None:
-        """Note that an edit works on these."""
-        for instruction in instructions:
-            self._set(instruction, "SET #status = :status, edit = :edit", {":status": "editing", ":edit": edit})
+    def taken(self, instructions: Sequence[Instruction], edit: str) -> list[Instruction]:
+        """Note that an edit works on these; those that neither ended meanwhile nor are a newer edit's."""
+        change = "SET #status = :status, edit = :edit, taken_at = :now, edit_generation = :generation"
+        values = {":status": "editing", ":edit": edit, ":now": self._clock.now_ms()}
+        return [one for one in instructions if self._set(one, change, values, by=edit)]
 
-    def waiting_again(self, instructions: Sequence[Instruction]) -> None:
-        """Note that the edit let go of these; the next one gathers them."""
+    def waiting_again(self, instructions: Sequence[Instruction], edit: str) -> None:
+        """Note that an edit let go of these; the next one gathers them."""
         for instruction in instructions:
-            self._set(instruction, "SET #status = :status REMOVE edit", {":status": "waiting"})
+            self._set(instruction, "SET #status = :status REMOVE edit", {":status": "waiting"}, by=edit)
 
     def end(
         self,
@@ -147,7 +165,7 @@ class Instructions:
         outcome: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Its final state, once; False when it had one already."""
+        """Its final state, once; False when it had one already, or a newer edit than the given one took it."""
         return self._set(
             instruction,
             "SET #status = :status, ended_at = :now, outcome = :outcome, reason = :reason, edit = :edit "
@@ -159,6 +177,7 @@ class Instructions:
                 ":reason": reason,
                 ":edit": edit or instruction.edit,
             },
+            by=edit,
         )
 
     def reopen(self, instruction: Instruction) -> bool:
@@ -184,12 +203,18 @@ class Instructions:
             return False
         return True
 
-    def _set(self, instruction: Instruction, expression: str, values: Mapping[str, Any]) -> bool:
+    def _set(
+        self, instruction: Instruction, expression: str, values: Mapping[str, Any], *, by: str | None = None
+    ) -> bool:
+        condition = "attribute_exists(open_order)"
+        if by is not None:
+            condition += " AND (attribute_not_exists(edit_generation) OR edit_generation <= :generation)"
+            values = {**values, ":generation": generation_of(by)}
         request: Item = {
             "TableName": self.table,
             "Key": {"project": wire(instruction.project), "message_id": wire(instruction.message_id)},
             "UpdateExpression": expression,
-            "ConditionExpression": "attribute_exists(open_order)",
+            "ConditionExpression": condition,
             "ExpressionAttributeNames": {"#status": "status"},
             "ExpressionAttributeValues": {name: wire(value) for name, value in values.items()},
         }

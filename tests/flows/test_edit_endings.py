@@ -2,19 +2,22 @@
 
 import asyncio
 import json
+import os
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Failed, Running, Scheduled
 
 from blocks.site import Site
-from flows import care
+from flows import care, runs
+from flows.desk import ask_for_edit
 from flows.edit_site import Edit, edit_site
 from flows.workplace import Workplace
 from postroom.agent.job import error_of
@@ -22,6 +25,7 @@ from postroom.aws.names import Names
 from postroom.errors import OutOfTime, Unavailable
 from postroom.ledger import Granted, Holding, State
 from postroom.ledger.book import Book
+from postroom.ledger.desk import Answer
 from postroom.ledger.instructions import Instruction
 from postroom.settings import settings
 from postroom.sites.repository import Repository
@@ -133,6 +137,7 @@ async def test_who_is_on_main_hears_that_it_is_made_also_when_it_can_not_be_show
     (answer,) = letters(local_aws, f"{name}@example.com")
     assert "was carried out" in answer["text"]
     assert "as it was before" not in answer["text"]
+    assert answer["headers"]["Reply-To"] == "garden+owner@example.com"
     ended = book.instructions.find("garden", name)
     assert ended is not None
     assert (ended.status, ended.outcome["commit"]) == ("failed", commit)
@@ -258,3 +263,142 @@ async def test_an_edit_that_takes_too_long_is_stopped_and_told_so(
         await edit_site("garden", begun.edit.generation)
     (answer,) = letters(local_aws, f"{name}@example.com")
     assert "not finished" in answer["text"]
+
+
+@pytest.fixture
+async def run(prefect: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """The present run, in Prefect; called, it is told to stop."""
+    async with get_client() as client:
+        keyed = FlowRunFilterIdempotencyKey(any_=["edit:garden:2"])  # another test's garden
+        for left in await client.read_flow_runs(flow_run_filter=FlowRunFilter(idempotency_key=keyed)):
+            await client.delete_flow_run(left.id)
+        run = await client.create_flow_run(edit_site, parameters={"project": "garden", "generation": 1})
+        await client.set_flow_run_state(run.id, Running(), force=True)
+        monkeypatch.setenv("PREFECT__FLOW_RUN_ID", str(run.id))
+
+        async def cancel() -> None:
+            await runs.cancel(str(run.id))
+
+        yield cancel
+
+
+def status(book: Book, name: str) -> str:
+    found = book.instructions.find("garden", name)
+    assert found is not None
+    return found.status
+
+
+async def test_an_edit_that_is_cancelled_before_it_began_tells_everybody_and_nothing_is_done_later(
+    book: Book, place: Workplace, run: Callable[[], Awaitable[None]], local_aws: str
+) -> None:
+    name = f"early-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    await run()
+    assert await begun.edit.let_go(Holding(book, begun.lease), True) == "cancelled by operator"
+    assert status(book, name) == "cancelled"
+    assert len(letters(local_aws, f"{name}@example.com")) == 1
+    assert book.desk.read("garden").phase == "idle"
+
+
+async def test_a_mail_that_comes_after_the_cancel_is_not_cancelled_with_it(
+    book: Book, place: Workplace, run: Callable[[], Awaitable[None]]
+) -> None:
+    begun = Begun(book, place, said("before", 1))
+    await run()
+    later = said("after", book.clock.now_ms() + 60_000)
+    book.instructions.enter(later)
+    assert book.desk.ask("garden", order=later.order).answer is Answer.ABSORB
+    await begun.edit.let_go(Holding(book, begun.lease), True)
+    assert (status(book, "before"), status(book, "after")) == ("cancelled", "waiting")
+    desk = book.desk.read("garden")
+    assert (desk.phase, desk.generation) == ("asked", 2)
+
+
+async def test_a_mail_that_comes_while_a_cancelled_edit_lets_go_does_not_save_what_a_person_cancelled(
+    book: Book, place: Workplace, run: Callable[[], Awaitable[None]]
+) -> None:
+    begun = Begun(book, place, said("unwanted", book.clock.now_ms()))
+    holding = await begun.gather()
+    await run()
+    book.instructions.enter(later := said("after", book.clock.now_ms() + 60_000))
+    asked = await ask_for_edit(book, later)
+    assert asked.answer is Answer.PREEMPT
+    assert await begun.edit.let_go(holding, True) == "cancelled by operator"
+    assert (status(book, "unwanted"), status(book, "after")) == ("cancelled", "waiting")
+
+
+async def test_an_edit_that_a_newer_mail_told_to_go_makes_way(
+    book: Book, place: Workplace, run: Callable[[], Awaitable[None]]
+) -> None:
+    now = book.clock.now_ms()
+    begun = Begun(book, place, said("one", now))
+    holding = await begun.gather()
+    book.leases.note_run(begun.edit.key, os.environ["PREFECT__FLOW_RUN_ID"])
+    book.instructions.enter(newer := said("two", now + 1))
+    assert (await ask_for_edit(book, newer)).answer is Answer.PREEMPT
+    assert await begun.edit.let_go(holding, True) == "preempted by two (two)"
+    assert (status(book, "one"), status(book, "two")) == ("waiting", "waiting")
+
+
+async def test_what_was_said_after_the_commit_point_is_not_ended_with_an_edit_that_never_took_it_on(
+    book: Book, place: Workplace, prefect: None, local_aws: str
+) -> None:
+    begun = Begun(book, place, said("newer", 2))
+    await begun.gather()
+    book.desk.commit("garden", begun.edit.generation)
+    book.instructions.enter(said("older", 1, kind="publish"))  # it was a day under way
+    again = Edit(book, "garden", begun.edit.generation)
+    await again.gather()
+    assert [one.message_id for one in again.gathered] == ["newer"]
+    book.leases.close(begun.edit.key, State.FAILED, "attempts used up", only_if_free=False)
+    await care.in_order(book, site_block())
+    assert (status(book, "newer"), status(book, "older")) == ("failed", "waiting")
+    assert book.desk.read("garden").phase == "asked"
+
+
+async def test_a_pause_between_two_attempts_holds_the_edit_and_keeps_the_mail(
+    book: Book, place: Workplace, prefect: None
+) -> None:
+    begun = Begun(book, place, said("one"))
+    await begun.gather()
+    book.leases.hand_back(begun.lease)
+    paused = site_block()
+    paused.paused = True
+    await paused.save("garden", overwrite=True)
+    assert (await edit_site("garden", 1))["paused"]
+    await care.in_order(book, paused)
+    assert book.desk.read("garden").phase == "idle"
+    await care.in_order(book, site_block())
+    desk = book.desk.read("garden")
+    assert (desk.phase, desk.generation) == ("asked", 2)
+
+
+async def test_a_pause_past_the_commit_point_does_not_keep_what_is_done_from_being_brought_to_its_end(
+    book: Book, place: Workplace
+) -> None:
+    begun = Begun(book, place, said("one"))
+    await begun.gather()
+    book.desk.commit("garden", 1)
+    assert not book.desk.step_back("garden", 1)
+    assert book.desk.read("garden").phase == "committed"
+
+
+async def test_a_site_where_something_waits_owes_an_edit_whatever_the_count_says(
+    book: Book, place: Workplace, prefect: None
+) -> None:
+    begun = Begun(book, place, said("one"))
+    await begun.gather()
+    book.desk.release("garden", 1)
+    assert not book.desk.read("garden").owes
+    await care.in_order(book, site_block())
+    assert book.desk.read("garden").phase == "asked"
+
+
+async def test_an_edit_that_woke_up_late_takes_nothing_from_a_newer_one(book: Book, place: Workplace) -> None:
+    one = said("one")
+    book.instructions.enter(one)
+    assert book.instructions.taken([one], "edit:garden:10")
+    assert book.instructions.taken([one], "edit:garden:9") == []
+    book.instructions.waiting_again([one], "edit:garden:9")
+    assert not book.instructions.end(one, "failed", edit="edit:garden:9")
+    assert book.instructions.end(one, "done", edit="edit:garden:10")
