@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -18,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from postroom.errors import OurFault, PostroomError, TimedOut, Unavailable
 from workers.parts import Part, Running
 from workers.watchman import MARK, end_group, end_marked, group_lives
 
+log = logging.getLogger("postroom.house")
 POLL_SECONDS = 0.1
 STEADY_SECONDS = 10.0  # a part that was ready for this long has earned a quick restart again
 BACKOFF_SECONDS = (0.5, 1, 2, 4, 8, 15, 30)
@@ -95,12 +98,12 @@ class Supervisor:
         self._guards = [asyncio.create_task(self._guard(member)) for member in self.members.values() if not member.once]
 
     async def stop(self) -> None:
-        """Ends all parts, the last started first, and whatever they left behind."""
+        """Ends all parts, each before those it needs, and whatever they left behind."""
         self._stopping = True
         for guard in self._guards:
             guard.cancel()
         await asyncio.gather(*self._guards, return_exceptions=True)
-        for member in sorted(self.members.values(), key=lambda member: member.started, reverse=True):
+        for member in reversed(self._in_order()):
             if member.running:
                 self._enter(member, "stopping")
                 await asyncio.to_thread(self._end, member)
@@ -113,6 +116,11 @@ class Supervisor:
     def rows(self) -> list[dict[str, Any]]:
         """The long-running parts as `status` shows them."""
         return [member.row() for member in self.members.values() if not member.once]
+
+    def _in_order(self) -> list[Member]:
+        """Each part after those it needs; when it was started last does not matter, it may have died meanwhile."""
+        order = TopologicalSorter({name: member.after for name, member in self.members.items()})
+        return [self.members[name] for name in order.static_order()]
 
     async def _bring_up(self, member: Member) -> None:
         for name in member.after:
@@ -167,7 +175,7 @@ class Supervisor:
             await asyncio.sleep(pause)
             try:
                 await self._launch(member)
-            except PostroomError as error:
+            except Exception as error:  # no room for its log, no process to be had: that passes too
                 await asyncio.to_thread(self._end, member)
                 self._enter(member, "restarting", str(error).partition("\n")[0])
 
@@ -208,7 +216,10 @@ class Supervisor:
 
     def _enter(self, member: Member, state: str, remark: str = "") -> None:
         member.state, member.since = state, datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._tell(member, remark)
+        try:
+            self._tell(member, remark)
+        except Exception as error:  # a full disk must not keep a part from being started again
+            log.warning("%s is %s (%s), but that can't be told: %r", member.name, state, remark or "-", error)
 
     def _hire_watchman(self) -> None:
         environment = {**os.environ, MARK: self.mark}

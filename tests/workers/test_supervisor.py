@@ -85,6 +85,51 @@ async def test_a_part_that_is_killed_is_started_again_and_it_is_said(tmp_path: P
         await supervisor.stop()
 
 
+async def test_a_part_that_was_restarted_is_still_stopped_after_those_that_need_it(tmp_path: Path) -> None:
+    told: list[tuple[str, str]] = []
+    supervisor = Supervisor(
+        [web_server("first", tmp_path), web_server("second", tmp_path, after=("first",))],
+        tell=lambda member, _: told.append((member.name, member.state)),
+    )
+    await supervisor.start()
+    try:
+        os.kill(supervisor.rows()[0]["pid"], signal.SIGKILL)
+        await until(lambda: supervisor.rows()[0]["restarts"] == 1 and supervisor.rows()[0]["state"] == "ready")
+    finally:
+        await supervisor.stop()
+    assert [name for name, state in told if state == "stopped"] == ["second", "first"]
+
+
+async def test_a_part_that_could_not_be_started_again_is_tried_once_more(tmp_path: Path) -> None:
+    said: list[str] = []
+    supervisor = Supervisor([web_server("web", tmp_path)], tell=lambda _, remark: said.append(remark))
+    await supervisor.start()
+    log = tmp_path / "logs" / "web.log"
+    try:
+        log.rename(log.with_suffix(".old"))
+        log.mkdir()  # nothing can be written there, so nothing can be started
+        os.kill(supervisor.rows()[0]["pid"], signal.SIGKILL)
+        await until(lambda: any("Is a directory" in remark for remark in said))
+        log.rmdir()
+        await until(lambda: supervisor.rows()[0]["state"] == "ready")
+    finally:
+        await supervisor.stop()
+
+
+async def test_a_part_is_started_again_although_nobody_can_be_told(tmp_path: Path) -> None:
+    def tell(member: Member, _: str) -> None:
+        if member.restarts:
+            raise OSError("no space left on the board")
+
+    supervisor = Supervisor([web_server("web", tmp_path)], tell=tell)
+    await supervisor.start()
+    try:
+        os.kill(supervisor.rows()[0]["pid"], signal.SIGKILL)
+        await until(lambda: supervisor.rows()[0]["restarts"] == 1 and supervisor.rows()[0]["state"] == "ready")
+    finally:
+        await supervisor.stop()
+
+
 @pytest.mark.parametrize(("steady", "pauses"), [(0.0, ["0.5", "0.5", "0.5"]), (600.0, ["0.5", "1", "2"])])
 async def test_a_part_that_keeps_dying_is_started_more_slowly_and_one_that_was_well_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steady: float, pauses: list[str]
