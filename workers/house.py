@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,7 @@ def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own address
             return bool(answer.status == 200)
-    except OSError:
+    except (OSError, HTTPException):  # the latter: it died in the middle of its answer
         return False
 
 
@@ -229,9 +230,9 @@ def has_worker(prefect: str, pool: str, since: datetime) -> bool:
     try:
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
             workers: list[dict[str, Any]] = json.load(answer)
-    except (OSError, ValueError):
+    except (OSError, HTTPException, ValueError):
         return False
-    beats = [datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in workers]
+    beats = [datetime.fromisoformat(beat) for worker in workers if (beat := worker["last_heartbeat_time"])]
     return any(beat >= since for beat in beats)
 
 

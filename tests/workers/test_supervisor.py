@@ -3,17 +3,21 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from postroom.errors import Unavailable
-from workers.house import answers
+from workers.house import answers, has_worker
 from workers.parts import Part, free_port
 from workers.supervisor import Member, Supervisor
 from workers.watchman import marked
@@ -41,6 +45,36 @@ async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(0.05)
+
+
+@contextmanager
+def says(answer: bytes) -> Iterator[str]:
+    """The address of something that gives this answer, once, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def test_what_dies_while_it_answers_is_not_ready() -> None:
+    with says(b"HTT") as url:
+        assert not answers(url)
+    with says(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n[") as url:
+        assert not has_worker(url, "light", datetime.now(UTC))
+
+
+def test_a_worker_that_has_never_reported_is_not_ready() -> None:
+    worker = b'[{"last_heartbeat_time": null}]'
+    with says(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(worker), worker)) as url:
+        assert not has_worker(url, "light", datetime.now(UTC))
 
 
 def is_gone(pid: int) -> bool:
