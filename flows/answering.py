@@ -157,4 +157,5 @@ def _name(lead: Instruction) -> str:
 
 
 def _envelope(one: Instruction) -> Envelope:
-    return Envelope(one.sender, one.subject, one.mail_id, tuple(one.references))
+    site = one.reached or f"{one.project}+{one.user}@{settings().domain}"
+    return Envelope(one.sender, one.subject, one.mail_id, tuple(one.references), reply_to=site)

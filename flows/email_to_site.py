@@ -206,6 +206,7 @@ async def enter(
         kind="edit" if letter.attachments else wish_of(letter.instruction),
         mail_id=envelope.mail_id,
         references=envelope.references,
+        reached=envelope.reply_to,
         attachments=tuple(result.as_json() for result in media if result.used),
         left_out=tuple(result.error for result in media if result.error),
     )

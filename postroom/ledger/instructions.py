@@ -29,6 +29,7 @@ class Instruction:
     mail_id: str = ""  # the Message-ID header, for replies in the thread
     references: tuple[str, ...] = ()
     reached: str = ""  # the address of the site that the mail came to
+    reached: str = ""  # the address of the site that the mail came to
     attachments: tuple[Mapping[str, Any], ...] = ()
     left_out: tuple[str, ...] = ()
     status: str = "waiting"  # editing, done, failed, cancelled

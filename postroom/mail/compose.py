@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.errors import Refused
+from postroom.errors import BadInput, Refused
 from postroom.mail.letter import Letter
 from postroom.mail.noise import LOOP_GUARD
 from postroom.mail.words import one_line
@@ -28,6 +28,7 @@ class Envelope:
     mail_id: str = ""  # the Message-ID header, without brackets
     references: tuple[str, ...] = ()  # of the conversation so far, oldest first, without brackets
     name: str = ""
+    reply_to: str = ""  # where an answer to our answer shall go: the address of the site
 
     @classmethod
     def of(cls, letter: Letter) -> Envelope:
@@ -37,9 +38,9 @@ class Envelope:
         if letter.from_problem or not letter.from_:
             raise Refused(f"there is nobody to answer to: {letter.from_problem}")
         own = _ID.search(" ".join(letter.values("Message-ID")))
-        return cls(
-            letter.from_, letter.subject, own[0].strip("<>") if own else "", references(letter), letter.from_name
-        )
+        own_id = own[0].strip("<>") if own else ""
+        reached = letter.reached or ""
+        return cls(letter.from_, letter.subject, own_id, references(letter), letter.from_name, reached)
 
 
 def references(letter: Letter) -> tuple[str, ...]:
@@ -53,6 +54,14 @@ def references(letter: Letter) -> tuple[str, ...]:
 def _bounded(ids: Sequence[str]) -> tuple[str, ...]:
     chain = list(dict.fromkeys(item for item in ids if _WRITABLE.fullmatch(item)))
     return tuple(chain if len(chain) <= MAX_REFERENCES else [chain[0], *chain[-(MAX_REFERENCES - 1) :]])
+
+
+def _reply_to(address: str) -> list[str]:
+    """The header line, if there is such an address and it can be written: an answer without it is better than none."""
+    try:
+        return [f"Reply-To: {address_of(address)}"] if address else []
+    except BadInput:
+        return []
 
 
 def answer_subject(subject: str) -> str:
@@ -73,6 +82,7 @@ def answer(
     lines = [
         f"From: {mailbox(sender)}",
         f"To: {mailbox(envelope.to, envelope.name)}",
+        *_reply_to(envelope.reply_to),
         encoded("Subject", answer_subject(envelope.subject)),
         *dated(address_of(sender).rpartition("@")[2], now),
     ]

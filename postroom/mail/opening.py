@@ -89,6 +89,7 @@ def parse(
         authentication=verdicts.read(root.fields.items, receiving_host).summary(),
         header=root.fields.items,
         from_problem=who.sender_problem,
+        reached=who.reached,
         _warnings=all_warnings,
     )
 

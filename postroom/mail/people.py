@@ -32,6 +32,7 @@ class People:
     date: datetime | None = None
     project: str | None = None
     user: str | None = None
+    reached: str | None = None  # the address of the site that the mail came to
     warnings: list[str] = field(default_factory=list)
 
 
@@ -47,7 +48,7 @@ def read(fields: Fields) -> People:
     reached = _reached(parsed)
     for address in ([reached] if reached else []) + people.to + people.cc:
         if match := _SITE.fullmatch(address.lower()):
-            people.project, people.user = match[1], match[2]
+            people.project, people.user, people.reached = match[1], match[2], address
             break
     return people
 

@@ -138,6 +138,7 @@ async def test_who_is_on_main_hears_that_it_is_made_also_when_it_can_not_be_show
     assert "was carried out" in answer["text"]
     assert "as it was before" not in answer["text"]
     assert answer["headers"]["Reply-To"] == "garden+owner@example.com"
+    assert answer["headers"]["Reply-To"] == "garden+owner@example.com"
     ended = book.instructions.find("garden", name)
     assert ended is not None
     assert (ended.status, ended.outcome["commit"]) == ("failed", commit)

@@ -13,7 +13,7 @@ from postroom.aws.clients import client
 from postroom.aws.names import Names
 from postroom.errors import PostroomError
 from postroom.ledger.book import open_book
-from postroom.mail import posting
+from postroom.mail import parse, posting
 from postroom.mail.standing import standing
 from postroom.mail.writing import Enclosure
 from tests.flows.premises import deployed
@@ -79,6 +79,9 @@ async def test_a_trusted_sender_hears_that_the_mail_could_not_be_taken_in(
     assert "could not be carried out" in answer["text"]
     assert mail[2] in answer["text"]
     assert standing(open_book(), mail[2])["reply"] == "sent"
+    again = posting.draft(sender=site.senders[0], to=[answer["headers"]["Reply-To"]], subject=answer["subject"])
+    reply = parse(again)
+    assert (reply.project, reply.user) == (site.project, "owner")  # who answers our answer reaches the site
 
 
 def letters(url: str, to: str) -> list[dict[str, Any]]:

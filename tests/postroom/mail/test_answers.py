@@ -14,7 +14,7 @@ from postroom.mail import answers, parse
 from postroom.mail.answers import Done, Earlier
 from postroom.mail.compose import MAX_REFERENCES, Envelope, answer, answer_subject
 from postroom.mail.trust import may_speak
-from tests.postroom.mail.letters import PNG, raw, received
+from tests.postroom.mail.letters import PNG, SITE, raw, received
 
 OURS = "Post room <postroom@example.com>"
 TO = Envelope("owner@example.com", "Opening hours", "second@example.com", ("first@example.com",), "Owner")
@@ -51,6 +51,12 @@ def test_an_answer_belongs_to_the_same_thread_as_the_mail() -> None:
     letter = parse(raw())
     reply = answers.done(Envelope.of(letter), Done("Done."), sender=OURS)
     assert parse(reply).thread_id == letter.thread_id
+
+
+def test_who_answers_an_answer_writes_to_the_address_that_the_first_mail_reached() -> None:
+    letter = parse(received(raw("To: somebody@example.com, garden+owner@post.example.com")))
+    assert opened(answers.done(Envelope.of(letter), Done("Done."), sender=OURS))["Reply-To"] == letter.reached == SITE
+    assert opened(answers.done(TO, Done("Done."), sender=OURS))["Reply-To"] is None
 
 
 def test_an_answer_tells_everything_in_text_and_html() -> None:
