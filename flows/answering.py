@@ -126,7 +126,7 @@ async def _answer(
         *others, lead = group
         answered = await asyncio.to_thread(_send, book, lead, others, compose) if lead.sender else "none"
         ours = Said(f"re-{_name(lead)}"[:250], book.clock.now_ms(), settings().mail_from, said)
-        await asyncio.to_thread(book.threads.add, lead.thread_id, ours)
+        await asyncio.to_thread(book.threads.add, lead.project, lead.thread_id, ours)
         for one in (*others, lead):
             outcome = {**about, "reply": answered if one is lead else "covered"}
             if one is lead:

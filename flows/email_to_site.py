@@ -25,15 +25,17 @@ from flows.steps import reached
 from postroom import mail
 from postroom.aws.clients import client
 from postroom.aws.names import Names
-from postroom.errors import BadInput, PostroomError, Refused
+from postroom.errors import BadInput, PostroomError, Refused, classify
 from postroom.ledger import Book, Holding, Work
 from postroom.ledger.book import open_book
+from postroom.ledger.desk import Asked
 from postroom.ledger.instructions import Instruction
 from postroom.ledger.threads import Said
 from postroom.mail import answers, mailbox, trust
 from postroom.mail.compose import Envelope
 from postroom.mail.letter import Letter
 from postroom.mail.sending import send_once
+from postroom.mail.standing import entered_before
 from postroom.mail.wish import wish_of
 from postroom.media.bucket import BucketShelf
 from postroom.media.prepare import prepare
@@ -92,18 +94,26 @@ class Arrival:
         holding.check()
         instruction = await enter(self.book, letter, received_at, media, self.key_in_book)
         reached("entered into the book", site.project)
-        asked = None if site.paused else await ask_for_edit(self.book, instruction)
+        asked = None if site.paused or instruction.ended else await self.ask(instruction)
         reached("edit asked for", site.project)
         return {
             "instruction": instruction.message_id,
             "project": instruction.project,
             "user": instruction.user,
             "thread_id": instruction.thread_id,
-            "asked": asked.answer if asked else "paused",
+            "asked": asked.answer if asked else "paused" if site.paused else "later",
             "edit": asked.edit_key if asked else "",
             "attachments": len(media),
             "media_bucket": Names.media_bucket(site.project, site.domain),
         }
+
+    async def ask(self, instruction: Instruction) -> Asked | None:
+        """Ask for an edit; if that fails the mail is safe all the same, for the book owes one, and asks itself."""
+        try:
+            return await ask_for_edit(self.book, instruction)
+        except Exception as error:
+            log.warning("an edit could not be asked for, the book owes it: %s", classify(error))
+            return None
 
     # when it does not come into the book
 
@@ -187,6 +197,9 @@ async def enter(
     book: Book, letter: Letter, received_at: int, media: list[MediaResult], key_in_book: str
 ) -> Instruction:
     """The instruction as it stands in the book: once, however often this runs."""
+    if (entered := await asyncio.to_thread(entered_before, book, letter.message_id, key_in_book)) is not None:
+        log.info("the attempt before this one got as far as the book")
+        return entered
     assert letter.project is not None
     assert letter.user is not None
     assert letter.from_ is not None
@@ -211,7 +224,7 @@ async def enter(
         left_out=tuple(result.error for result in media if result.error),
     )
     said = Said(letter.message_id, received_at, letter.from_, letter.instruction)
-    await asyncio.to_thread(book.threads.add, letter.thread_id, said)
-    if not await asyncio.to_thread(book.instructions.enter, instruction):
+    await asyncio.to_thread(book.threads.add, letter.project, letter.thread_id, said)
+    if not await asyncio.to_thread(book.instructions.enter, instruction, noted_on=key_in_book):
         log.info("this mail is in the book already")
     return instruction

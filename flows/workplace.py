@@ -105,7 +105,7 @@ async def wishes(book: Book, wanted: Sequence[Instruction]) -> list[Wish]:
     """The instructions with what was said before in their threads."""
     found = []
     for one in wanted:
-        said = await asyncio.to_thread(book.threads.read, one.thread_id)
+        said = await asyncio.to_thread(book.threads.read, one.project, one.thread_id)
         history = tuple(
             Earlier(before.who, _when(before.at), before.text)
             for before in said

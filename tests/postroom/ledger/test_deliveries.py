@@ -69,9 +69,19 @@ def test_a_batch_is_listed_whole(book: Book, batch: str) -> None:
 def test_a_thread_keeps_each_mail_once_and_only_the_newest(book: Book) -> None:
     thread = uuid.uuid4().hex
     for n in [*range(KEPT_ENTRIES + 5), 7 + 5]:
-        book.threads.add(thread, Said(f"m{n}", n, "owner@example.com", f"text {n}"))
-    said = book.threads.read(thread)
+        book.threads.add("garden", thread, Said(f"m{n}", n, "owner@example.com", f"text {n}"))
+    said = book.threads.read("garden", thread)
     assert [s.message_id for s in said] == [f"m{n}" for n in range(5, KEPT_ENTRIES + 5)]
+    assert book.threads.read("orchard", thread) == []  # another site hears nothing of it, whatever its mails refer to
+
+
+def test_a_thread_of_long_mails_in_any_script_fits_into_its_row(book: Book) -> None:
+    thread = uuid.uuid4().hex
+    for n in range(KEPT_ENTRIES * 2):
+        book.threads.add("garden", thread, Said(f"m{n}", n, "owner@example.com", "花" * 20_000))
+    said = book.threads.read("garden", thread)
+    assert said[-1].message_id == f"m{KEPT_ENTRIES * 2 - 1}"
+    assert sum(len(s.text.encode()) for s in said) <= 300_000
 
 
 def test_an_interruption_is_recorded(book: Book) -> None:
