@@ -46,7 +46,7 @@ async def told_once(book: Book, change: Change, code: str, run: Holding, tell: T
                     outcome |= {"topic": what.topic, "kind": what.kind, **await tell(holding, what)}
             except asyncio.CancelledError:
                 if not holding.lost:
-                    await asyncio.to_thread(book.leases.hand_back, holding.lease)
+                    await holding.end(book.leases.hand_back)
                 raise
             except Exception as error:
                 await _let_go(book, run, holding, classify(error))
@@ -57,7 +57,7 @@ async def told_once(book: Book, change: Change, code: str, run: Holding, tell: T
                 "change",
                 {"customer": code, **outcome},
             )
-            await asyncio.to_thread(book.leases.finish, holding.lease, State.DONE, outcome=outcome, event=said)
+            await holding.end(book.leases.finish, State.DONE, outcome=outcome, event=said)
     except LeaseLost as lost:
         run.check()
         # The run still has its own lease: nothing has overtaken it, and the rest must be told by its next attempt.
@@ -98,10 +98,10 @@ async def _let_go(book: Book, run: Holding, holding: Holding, error: PostroomErr
         return
     put_off = isinstance(error, RateLimited) and bool(error.retry_after)
     if put_off or (error.retryable and not run.lease.row.exhausted):
-        await asyncio.to_thread(book.leases.hand_back, holding.lease)
+        await holding.end(book.leases.hand_back)
         return
     outcome = {"error": str(error), "category": error.category}
-    await asyncio.to_thread(book.leases.finish, holding.lease, State.FAILED, reason=str(error), outcome=outcome)
+    await holding.end(book.leases.finish, State.FAILED, reason=str(error), outcome=outcome)
 
 
 def _has_told(book: Book, change: Change, code: str, earlier: list[Row]) -> bool:

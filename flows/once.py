@@ -159,9 +159,8 @@ async def _carry_out(
                 await _ended_badly(book, subject, holding, ours, on_failure)
                 raise ours from error
             holding.check()
-            row = await asyncio.to_thread(
+            row = await holding.end(
                 book.leases.finish,
-                holding.lease,
                 State.DONE,
                 outcome=outcome,
                 event=subject.event("Completed", **_short(outcome)),
@@ -185,16 +184,15 @@ async def _let_go(
         return
     if on_cancel is not None:
         await asyncio.shield(on_cancel(holding, False))
-    await asyncio.to_thread(book.leases.hand_back, holding.lease, event=subject.event("Handed Back"))
+    await holding.end(book.leases.hand_back, event=subject.event("Handed Back"))
 
 
 async def _make_way(book: Book, subject: Subject, holding: Holding, on_cancel: OnCancel | None, why: str) -> None:
     """End the work as cancelled, with the reason that the body gives."""
     reason = (await on_cancel(holding, True) if on_cancel is not None else None) or why
     what = "Preempted" if reason.startswith("preempted") else "Cancelled"
-    await asyncio.to_thread(
+    await holding.end(
         book.leases.finish,
-        holding.lease,
         State.CANCELLED,
         reason=reason,
         event=subject.event(what, reason=reason),
@@ -211,9 +209,8 @@ async def _ended_badly(
         "attempt": holding.lease.attempt,
     }
     if isinstance(error, Refused):
-        await asyncio.to_thread(
+        await holding.end(
             book.leases.finish,
-            holding.lease,
             State.REFUSED,
             reason=str(error),
             outcome={"reason": str(error), **error.details},
@@ -222,14 +219,14 @@ async def _ended_badly(
         return
     if isinstance(error, RateLimited) and (until := _reset(book, holding, error)):
         event = subject.event("Put Off", **said, until=iso(until))
-        await asyncio.to_thread(book.leases.put_off, holding.lease, until, str(error), event=event)
+        await holding.end(book.leases.put_off, until, str(error), event=event)
         raise PutOff(f"{error}; it waits until {iso(until)}") from error
     again = error.retryable and not holding.lease.row.exhausted
     if not again and on_failure is not None:
         await on_failure(holding, error)
     final = "Timeout" if isinstance(error, OutOfTime) else "Failed"
     event = subject.event("Processing Failed" if again else final, **said)
-    await asyncio.to_thread(book.leases.fail, holding.lease, error, event=event)
+    await holding.end(book.leases.fail, error, event=event)
 
 
 def _reset(book: Book, holding: Holding, error: RateLimited) -> int | None:

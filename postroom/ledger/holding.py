@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from postroom.errors import LeaseLost
 from postroom.ledger.events import Event
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("postroom.ledger")
 BEATS_PER_PROMISE = 3
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Holding:
-    """A lease that is kept alive. `check()` before every outward effect."""
+    """A lease that is kept alive. `check()` before every outward effect; `end()` writes down how it ended."""
 
     def __init__(self, book: Book, lease: Lease) -> None:
         self._book, self.lease = book, lease
         self.lost: str | None = None
+        self.ended = False
+        self._one_write = asyncio.Lock()
 
     @property
     def fence(self) -> int:
@@ -39,7 +43,18 @@ class Holding:
             raise LeaseLost(self.lost)
 
     async def beat(self, event: Event | None = None) -> None:
-        self.lease = await asyncio.to_thread(self._book.leases.beat, self.lease, event=event)
+        async with self._one_write:
+            if not self.ended:
+                self.lease = await asyncio.to_thread(self._book.leases.beat, self.lease, event=event)
+
+    async def end(self, write: Callable[Concatenate[Lease, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `leases.finish`, `fail`, `put_off` or `hand_back` answers.
+
+        It is the last write of this holder: a beat that met the ended row would take it for another's.
+        """
+        async with self._one_write:
+            self.ended = True
+            return await asyncio.to_thread(write, self.lease, *args, **kwargs)
 
 
 @asynccontextmanager
@@ -55,6 +70,8 @@ async def hold(book: Book, lease: Lease, *, beat_event: Callable[[], Event] | No
         pause = book.leases.promise / BEATS_PER_PROMISE
         while True:
             await asyncio.sleep(pause)
+            if holding.ended:
+                return
             try:
                 holding.check()
                 await holding.beat(beat_event() if beat_event else None)
@@ -78,4 +95,5 @@ async def hold(book: Book, lease: Lease, *, beat_event: Callable[[], Event] | No
     finally:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
-    holding.check()
+    if not holding.ended:
+        holding.check()

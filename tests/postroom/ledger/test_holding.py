@@ -1,7 +1,9 @@
 """Holding a lease while a body works."""
 
 import asyncio
+import threading
 import uuid
+from typing import Any
 
 import pytest
 
@@ -81,3 +83,46 @@ async def test_a_cancellation_from_outside_stays_a_cancellation(short: Book, key
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("ending", ["finish", "hand_back"])
+async def test_no_beat_meets_a_row_that_has_ended_though_its_answer_is_slow(
+    short: Book, key: str, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    beaten = threading.Event()
+    beat = short.leases.beat
+
+    def seen(*given: Any, **more: Any) -> Lease:
+        beaten.set()
+        return beat(*given, **more)
+
+    def end_slowly(lease: Lease, *given: Any) -> Any:
+        row = getattr(short.leases, ending)(lease, *given)
+        monkeypatch.setattr(short.leases, "beat", seen)
+        beaten.wait(short.leases.promise * 1.2)  # longer than the lease holds, and time for several beats
+        return row
+
+    lease = taken(short, key)
+    async with hold(short, lease) as holding:
+        await holding.end(end_slowly, *([State.DONE] if ending == "finish" else []))
+    assert not beaten.is_set()
+    assert short.leases.read(key).state is (State.DONE if ending == "finish" else State.WAITING)
+
+
+async def test_an_ending_waits_for_the_beat_that_is_on_its_way(
+    short: Book, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat, begun, go_on = short.leases.beat, threading.Event(), threading.Event()
+
+    def slow(*given: Any, **more: Any) -> Lease:
+        begun.set()
+        go_on.wait(5)
+        return beat(*given, **more)
+
+    monkeypatch.setattr(short.leases, "beat", slow)
+    async with hold(short, taken(short, key)) as holding:
+        await until(begun.is_set)
+        ending = asyncio.create_task(holding.end(short.leases.finish, State.DONE))
+        await asyncio.sleep(0)  # it has asked for its turn
+        go_on.set()
+        assert (await ending).state is State.DONE
