@@ -48,6 +48,15 @@ def clean(text: str, *, limit: int = LONGEST) -> str:
     return text
 
 
+def cleaned(value: Any) -> Any:
+    """The same document with every text in it cleaned, names of fields too."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(name)): cleaned(inner) for name, inner in value.items()}
+    return [cleaned(inner) for inner in value] if isinstance(value, list) else value
+
+
 def _few_marks(text: str) -> str:
     """The text with at most 30 combining marks on one letter (no language has more): ordering them is slow."""
     if text.isascii():

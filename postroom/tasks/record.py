@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from postroom.agent.answer import mismatch
+from postroom.agent.briefs import INPUT
 from postroom.agent.job import Result, error_of
 from postroom.agent.trace import session_trace, summary_log
 from postroom.agent.tries import Tried
@@ -25,7 +26,7 @@ def write_down(results: Results, task: Task, request_id: str, tried: Tried, tray
     results.store("traces/session_trace.json", session_trace(tried.result, correlation=correlation))
     if not task.tools:
         return []
-    (tray.workspace / "input.json").unlink(missing_ok=True)
+    (tray.workspace / INPUT).unlink(missing_ok=True)
     kept, left_out = results.store_files(tray.workspace)
     if left_out:
         results.store("logs/left-out.txt", "\n".join(left_out))

@@ -9,6 +9,8 @@ import shutil
 from types import TracebackType
 from typing import Any
 
+from postroom.agent.briefs import INPUT
+from postroom.agent.prompt import cleaned
 from postroom.settings import settings
 
 MOST_LOG_BYTES = 5 * 1024 * 1024
@@ -25,6 +27,7 @@ class Tray:
         self.path = self._all / (f"{name}.{replay}-{fence}" if replay else f"{name}-{fence}")
         self.workspace = self.path / "workspace"
         self.agent_log = self.path / "agent.log"
+        self._input: str | None = None
         self._written = 0
 
     def clear(self) -> None:
@@ -46,8 +49,19 @@ class Tray:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def put_input(self, given: Any) -> None:
-        """The input as a file, for an agent that has file tools."""
-        (self.workspace / "input.json").write_text(json.dumps(given, ensure_ascii=False, indent=1), encoding="utf-8")
+        """The input as a file, for an agent that has file tools; as clean as what stands in a prompt."""
+        self._input = json.dumps(cleaned(given), ensure_ascii=False, indent=1)
+        self._write_input()
+
+    def lay_anew(self) -> None:
+        """The workspace as it was at first: a try that failed has left things that the next would take for given."""
+        shutil.rmtree(self.workspace)
+        self.workspace.mkdir()
+        self._write_input()
+
+    def _write_input(self) -> None:
+        if self._input is not None:
+            (self.workspace / INPUT).write_text(self._input, encoding="utf-8")
 
     def say(self, line: str) -> None:
         """One line of the agent's log; a log that is long enough is not written on."""
