@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+from postroom.errors import Missing
 from postroom.ledger.clock import Clock
 from postroom.ledger.dynamo import ConditionFailed, Item, plain_item, query, transact, update, wire, wire_item
 
@@ -28,7 +29,6 @@ class Instruction:
     kind: str = "edit"  # or publish, undo
     mail_id: str = ""  # the Message-ID header, for replies in the thread
     references: tuple[str, ...] = ()
-    reached: str = ""  # the address of the site that the mail came to
     reached: str = ""  # the address of the site that the mail came to
     attachments: tuple[Mapping[str, Any], ...] = ()
     left_out: tuple[str, ...] = ()
@@ -86,8 +86,11 @@ class Instructions:
     def __init__(self, dynamodb: Any, table: str, leases_table: str, *, clock: Clock) -> None:
         self._db, self.table, self._leases, self._clock = dynamodb, table, leases_table, clock
 
-    def enter(self, instruction: Instruction) -> bool:
-        """Write it down and raise the site's `latest_seq`, both or neither; False when it was there already."""
+    def enter(self, instruction: Instruction, *, noted_on: str | None = None) -> bool:
+        """Write it down and raise the site's `latest_seq`, both or neither; False when it was there already.
+
+        The row `noted_on` learns of it in the same transaction: whatever becomes of that work, this is known.
+        """
         put = {
             "TableName": self.table,
             "Item": wire_item(instruction.as_item()),
@@ -108,10 +111,24 @@ class Instructions:
             },
         }
         try:
-            transact(self._db, [{"Put": put}, {"Update": raise_seq}])
-        except ConditionFailed:
+            note = [{"Update": self._note(instruction, noted_on)}] if noted_on else []
+            transact(self._db, [{"Put": put}, {"Update": raise_seq}, *note])
+        except ConditionFailed as failed:
+            if failed.position != 0:
+                raise Missing(f"the book has no {noted_on}") from None
             return False
         return True
+
+    def _note(self, instruction: Instruction, key: str) -> Item:
+        known = {"instruction": instruction.message_id, "project": instruction.project, "user": instruction.user}
+        return {
+            "TableName": self._leases,
+            "Key": {"key": wire(key)},
+            "UpdateExpression": "SET outcome = :outcome",
+            "ConditionExpression": "attribute_exists(#state)",
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": {":outcome": wire({**known, "thread_id": instruction.thread_id})},
+        }
 
     def find(self, project: str, message_id: str) -> Instruction | None:
         answer = self._db.get_item(

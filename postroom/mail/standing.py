@@ -37,27 +37,40 @@ def standing(book: Book, message_id: str) -> dict[str, Any]:
         "runs": [],
         "timings": {},
     }
-    if row.reason and row.terminal:
-        found["reason"] = row.reason
     if row.run_id:
         found["runs"].append({"id": row.run_id, "flow": "email-to-site"})
-    if row.state is State.DONE:
-        known_as = str(row.outcome.get("instruction") or message_id)
-        instruction = book.instructions.find(str(row.outcome["project"]), known_as)
-        if instruction is not None:
-            _add_instruction(book, found, row, instruction)
-    elif row.state in (State.REFUSED, State.FAILED):
+    if (instruction := _entered(book, row)) is not None:  # then that tells, also when the mail's own run failed later
+        _add_instruction(book, found, row, instruction)
+        return found
+    if row.reason and row.terminal:
+        found["reason"] = row.reason
+    if row.state in (State.REFUSED, State.FAILED):
         batch = f"mail:{message_id}" if row.state is State.REFUSED else f"mail:{message_id}:failed"
         answer = next(book.deliveries.of_batch(batch), None)
         found["reply"] = answer.state if answer and answer.state in ("sent", "unknown") else "none"
     return found
 
 
-def newest(book: Book, message_id: str) -> Row | None:
+def newest(book: Book, message_id: str, *, besides: str = "") -> Row | None:
     """The row of the mail's newest attempt: it may have been replayed, or come back from the dead letters."""
     key = f"email:{message_id}"
     rows = book.leases.find_many([key, *(f"{key}:r{n}" for n in range(1, _MOST_REPLAYS))])
-    return max(rows.values(), key=lambda row: row.entered_at, default=None)
+    return max((row for row in rows.values() if row.key != besides), key=lambda row: row.entered_at, default=None)
+
+
+def entered_before(book: Book, message_id: str, key: str) -> Instruction | None:
+    """What the attempt before `key` put into the book before it failed; None when that is to be done once more."""
+    before = newest(book, message_id, besides=key)
+    if before is None or before.state is not State.FAILED:
+        return None  # the first, or forced
+    found = _entered(book, before)
+    return found if found is not None and found.status not in ("failed", "cancelled") else None
+
+
+def _entered(book: Book, row: Row) -> Instruction | None:
+    """The instruction that an attempt put into the book."""
+    project, known_as = row.outcome.get("project"), row.outcome.get("instruction")
+    return book.instructions.find(str(project), str(known_as)) if project and known_as else None
 
 
 def _linked(instruction: Instruction, bucket: str) -> list[dict[str, Any]]:
