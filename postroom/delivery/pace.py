@@ -15,7 +15,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class Allowance:
 
 
 class Pace:
-    """One delivery's share of its account's pace. `turn()` returns when the next mail may go."""
+    """One delivery's share of its account's pace: `slots()` says when its next mails may go, `turn()` waits for one."""
 
     def __init__(self, book: Book, customer: Customer, ask: Callable[[Customer], Allowance] = Allowance.of) -> None:
         self._book, self._customer, self._ask = book, customer, ask
@@ -69,7 +69,8 @@ class Pace:
         self._pauses = 0
         self._paused_at = 0.0
         self._rest_until = 0.0
-        self._turnstile = asyncio.Lock()
+        self._counter = asyncio.Lock()  # where slots are handed out
+        self._turnstile = asyncio.Lock()  # through which mails leave, one after the other
         self._reserving: asyncio.Task[list[float]] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -83,21 +84,41 @@ class Pace:
             self._asked = time.monotonic()
         return self._allowance
 
-    async def turn(self) -> None:
-        """Waits for the next slot."""
-        async with self._turnstile:
+    async def slots(self, most: int) -> list[float]:
+        """The next moments at which a mail of ours may go, by the monotonic clock: one at least, close to each other.
+
+        The first may be far: many deliveries share an account. Nothing is claimed before it is near.
+        """
+        async with self._counter:
             allowance = await self.allowance()
-            while self._slots and self._slots[0] < time.monotonic() - STALE_SECONDS:
-                self._slots.popleft()  # its time is over; used now it would be a burst
-            while not self._slots:
+            while not (self._slots and self.holds(self._slots[0])):
+                if self._slots:
+                    self._slots.popleft()  # its time is over; used now it would be a burst
+                    continue
                 reserving, self._reserving = self._reserving, None
-                fresh = await (reserving or self._reserve(allowance.rate))
-                self._slots.extend(slot for slot in fresh if slot > time.monotonic() - STALE_SECONDS)
-            slot = self._slots.popleft()
+                self._slots.extend(await (reserving or self._reserve(allowance.rate)))
+            taken = [self._slots.popleft()]
+            while self._slots and len(taken) < most and self._slots[0] < taken[0] + CHUNK_SECONDS:
+                taken.append(self._slots.popleft())
             chunk = _chunk(allowance.rate)
             if chunk > 1 and len(self._slots) <= chunk // 2 and self._reserving is None:
                 self._reserving = asyncio.ensure_future(self._reserve(allowance.rate))
-            wait = max(slot, self._last + CLOSEST / allowance.rate) - time.monotonic()
+            return taken
+
+    def holds(self, slot: float) -> bool:
+        """Whether a slot can still be used: it is not over, and does not lie in a pause."""
+        return slot >= max(time.monotonic() - STALE_SECONDS, self._rest_until)
+
+    def give_back(self, slots: Iterable[float]) -> None:
+        """Slots for which there was no mail after all."""
+        self._slots = deque(sorted([*self._slots, *slots]))
+
+    async def turn(self, slot: float) -> None:
+        """Waits for that slot, and for the mail before it."""
+        if (wait := slot - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
+        async with self._turnstile:
+            wait = self._last + CLOSEST / (await self.allowance()).rate - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
             self._last = time.monotonic()

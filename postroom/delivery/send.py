@@ -1,11 +1,11 @@
 """Telling every recipient of a notice once.
 
-    contacts ─ pages ─▶ look, plan ─▶ waiting ─▶ lanes: claim a few ─▶ a turn each ─▶ SES ─▶ written down
-                                         ▲                                  │
-                                         └───────── throttled ──────────────┘
+    contacts ─ pages ─▶ look, plan ─▶ waiting ─▶ lanes: slots for a few ─▶ claim ─▶ a turn each ─▶ SES ─▶ written down
+                                         ▲                                                 │
+                                         └─────────────────── throttled ───────────────────┘
 
-Only the claim in the book lets a mail go. A run that is stopped, or killed, leaves at most the few
-mails of its open rounds as unknown; the next run sends what is pending and nothing else.
+Only the claim in the book lets a mail go, and none is claimed long before its slot. A run that is stopped, or
+killed, leaves at most the few mails of its open rounds as unknown; the next run sends what is pending and nothing else.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from typing import Any, ParamSpec, TypeVar
 
 from postroom.delivery import aws
@@ -36,6 +37,7 @@ log = logging.getLogger("postroom.delivery")
 LANES = 4
 MOST_OF_A_ROUND = 8
 ROUND_SECONDS = 0.25  # a round is what the pace allows in this time
+LEAD_SECONDS = 0.25  # so long before its slot a mail is claimed; longer when the ledger is slow
 PATIENCE = 8  # pauses in a row, a good minute in all, before the rest is put off
 PUT_OFF_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 0.5
@@ -107,6 +109,7 @@ class Delivering:
         self._afloat = afloat(s.delivery_at_once)
         self._late = s.delivery_call_seconds  # a claimed mail that has not begun by then is given back
         self._seconds = self._late + s.delivery_call_seconds + aws.CONNECT_SECONDS + 2  # then we must have ended
+        self._lead = LEAD_SECONDS
         self._ahead = asyncio.Semaphore(2)  # rounds that are claimed and not all on their way
         self._elsewhere: set[str] = set()  # in the hands of another sender, alive or dead
         self._seen = Known()
@@ -217,45 +220,85 @@ class Delivering:
                 return
             again: list[Recipient] = []
             try:
-                async with self._afloat.room_for(len(taken)):
-                    again = await self._round(taken)
+                again = await self._round(taken)
             finally:
                 await self._waiting.done(len(taken), again)
 
     async def _round(self, taken: list[Recipient]) -> list[Recipient]:
-        """Claims them, sends each in its turn, writes down how it ended; those to be tried again."""
-        people = {each.key: each for each in taken}
-        calls: list[asyncio.Future[Try]] = []
-        endings: list[Ending] = []
-        trouble: Exception | None = None
-        while (seconds := self._pace.resting) > 0 and not self._waiting.stopped:
-            await self._waiting.rest(seconds)
-        began = time.monotonic()
-        async with self._ahead:
-            self._check()
-            claim = self._book.deliveries.claim_all
-            mine = await self._in_thread(claim, self._notice.batch, list(people), seconds=self._seconds)
-            self._elsewhere |= people.keys() - {delivery.recipient for delivery in mine}
-            claimed = time.monotonic()
-            for delivery in mine:
-                try:
-                    if trouble is None and not self._waiting.stopped:
-                        await self._pace.turn()
-                        self._check()
-                except Exception as error:
-                    trouble = error
-                if trouble or self._waiting.stopped or time.monotonic() - claimed > self._late:
-                    endings.append(Ending(delivery.recipient, "pending", "not tried yet"))
-                else:
-                    address = people[delivery.recipient].address
-                    calls.append(self._start(self._outgoing.hand_over, delivery, address))
-        tries = await asyncio.gather(*calls)
-        endings += [each.ending for each in tries]
-        await self._in_thread(self._book.deliveries.end_all, self._notice.batch, endings)
+        """Sends as many as there are slots for, and writes down how it ended; those to be tried again."""
+        async with AsyncExitStack() as room:
+            async with self._ahead:
+                slots = await self._slots(len(taken))
+                # Room is taken last: who waits for a slow account, or in a pause, needs none of it.
+                await room.enter_async_context(self._afloat.room_for(len(slots)))
+                self._check()
+                began, some, others = time.monotonic(), taken[: len(slots)], taken[len(slots) :]
+                calls, endings, trouble = await self._claim_and_start(some, slots)
+            tries = await asyncio.gather(*calls)
+            endings += [each.ending for each in tries]
+            await self._in_thread(self._book.deliveries.end_all, self._notice.batch, endings)
         if trouble is not None:
             raise trouble
         await self._heed(tries, began)
-        return [people[ending.recipient] for ending in endings if ending.state == "pending"]
+        pending = {ending.recipient for ending in endings if ending.state == "pending"}
+        return [each for each in some if each.key in pending] + others
+
+    async def _slots(self, most: int) -> list[float]:
+        """Slots of which the first is near; none when all is stopped."""
+        while not self._waiting.stopped:
+            if (seconds := self._pace.resting) > 0:
+                await self._waiting.rest(seconds)
+                continue
+            slots = await self._pace.slots(most)
+            if (seconds := slots[0] - self._lead - time.monotonic()) > 0:
+                await self._waiting.rest(seconds)
+            if self._pace.holds(slots[0]):
+                return slots
+        return []
+
+    async def _claim_and_start(
+        self, some: list[Recipient], slots: list[float]
+    ) -> tuple[list[asyncio.Future[Try]], list[Ending], Exception | None]:
+        """The calls that have begun, what was claimed but can't begin, and what stopped it. Uses up the slots."""
+        people = {each.key: each for each in some}
+        claimed = time.monotonic()
+        claim = self._book.deliveries.claim_all
+        mine = await self._in_thread(claim, self._notice.batch, list(people), seconds=self._seconds)
+        self._lead = min(self._late / 2, max(LEAD_SECONDS, 2 * (time.monotonic() - claimed)))
+        self._elsewhere |= people.keys() - {delivery.recipient for delivery in mine}
+        calls: list[asyncio.Future[Try]] = []
+        endings: list[Ending] = []
+        trouble: Exception | None = None
+        for delivery in mine:
+            slot = None
+            try:
+                if trouble is None and not self._waiting.stopped:
+                    slot = await self._next(slots, claimed + self._late)
+                if slot is not None:
+                    await self._pace.turn(slot)
+                    self._check()
+            except Exception as error:
+                trouble = error
+            if slot is None or trouble or self._waiting.stopped or time.monotonic() - claimed > self._late:
+                endings.append(Ending(delivery.recipient, "pending", "not tried yet"))
+            else:
+                address = people[delivery.recipient].address
+                calls.append(self._start(self._outgoing.hand_over, delivery, address))
+        self._pace.give_back(slots)
+        return calls, endings, trouble
+
+    async def _next(self, slots: list[float], until: float) -> float | None:
+        """The first of the slots that can still be used, or a fresh one; None when that comes too late for a claim."""
+        while slots:
+            if self._pace.holds(slot := slots.pop(0)):
+                return slot
+        if self._pace.resting > 0:
+            return None
+        fresh = await self._pace.slots(1)
+        if fresh[0] <= until:
+            return fresh[0]
+        self._pace.give_back(fresh)
+        return None
 
     async def _heed(self, tries: list[Try], began: float) -> None:
         """What SES's answers ask of all the others: go on, go slower, or stop."""

@@ -30,11 +30,11 @@ async def test_slots_of_two_workers_never_overlap(book: Book, account: Account) 
 
 async def test_idle_time_is_not_saved_up_for_a_burst(book: Book, account: Account) -> None:
     pace = Pace(book, account.customer, lambda _: of(10.0))
-    await pace.turn()
+    await pace.turn((await pace.slots(1))[0])
     await asyncio.sleep(0.5)
     began = time.monotonic()
     for _ in range(4):
-        await pace.turn()
+        await pace.turn((await pace.slots(1))[0])
     assert time.monotonic() - began > 0.29
     await pace.close()
 

@@ -16,6 +16,7 @@ from postroom.delivery.send import deliver
 from postroom.errors import BadInput, Misconfigured, RateLimited
 from postroom.ledger.book import Book
 from postroom.ledger.deliveries import Delivery
+from postroom.settings import load
 from tests.postroom.delivery.conftest import Account, change
 from tests.postroom.delivery.faulty import Faulty
 from workers.parts import free_port
@@ -97,12 +98,12 @@ async def test_nobody_is_claimed_for_the_length_of_a_pause(
         async with asyncio.timeout(20):
             while not proxy.done["throttle"]:
                 await asyncio.sleep(0.02)
-        proxy.share = 0.0
         deadline = time.monotonic() + 7
         async with asyncio.timeout(20):
             while {row.state for row in book.deliveries.of_batch(batch)} != {"pending"}:
                 await asyncio.sleep(0.02)
         assert time.monotonic() < deadline, "given back at once, not after the pause"
+        proxy.share = 0.0
         assert (await running).sent == 3
 
 
@@ -150,3 +151,19 @@ def test_the_bound_on_mails_in_flight_holds_across_threads_and_their_event_loops
 
     asyncio.run(asyncio.wait_for(both(), 20))
     assert (highest, now) == (4, 0)
+
+
+async def test_several_changes_at_once_share_a_slow_account_and_all_is_sent(
+    account: Account, provisioned: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits longer for its turn than a claim may last."""
+    monkeypatch.setenv("POSTROOM_DELIVERY_CALL_SECONDS", "1")
+    account.subscribe(["a@example.com", "b@example.com", "c@example.com"])
+    account.allow(MaxSendRate=2.5)
+    slow = Book(load())
+    began = time.monotonic()
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(*(tell(slow, account, change()) for _ in range(6)))
+    assert [report.sent for report in found] == [3] * 6
+    assert len(account.outbox()) == 18
+    assert time.monotonic() - began < 1.5 * 18 / 2.5, "no turn is wasted"
