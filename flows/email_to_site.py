@@ -31,7 +31,7 @@ from postroom.ledger.book import open_book
 from postroom.ledger.desk import Asked
 from postroom.ledger.instructions import Instruction
 from postroom.ledger.threads import Said
-from postroom.mail import answers, mailbox, trust
+from postroom.mail import answers, belongings, mailbox, trust
 from postroom.mail.compose import Envelope
 from postroom.mail.letter import Letter
 from postroom.mail.sending import send_once
@@ -207,6 +207,11 @@ async def enter(
     before = await asyncio.to_thread(book.instructions.find, letter.project, letter.message_id)
     # what is still waiting is not entered a second time; what has ended is, when it shall be done once more
     known_as = key_in_book.removeprefix("email:") if before is not None and before.ended else letter.message_id
+    brought = await asyncio.to_thread(belongings.of, letter)
+    signed = (letter.from_name, letter.from_.partition("@")[0])
+    kind = wish_of(letter.instruction, subject="" if brought else letter.subject, signed=signed)
+    # a mail that says only "publish" does just that, and says that nothing else was done
+    unused = [f"{one.filename} was not used: the mail says only to {kind}" for one in brought if kind != "edit"]
     instruction = Instruction(
         project=letter.project,
         message_id=known_as,
@@ -216,12 +221,12 @@ async def enter(
         sender=letter.from_,
         subject=letter.subject,
         text=letter.instruction,
-        kind="edit" if letter.attachments else wish_of(letter.instruction),
+        kind=kind,
         mail_id=envelope.mail_id,
         references=envelope.references,
         reached=envelope.reply_to,
         attachments=tuple(result.as_json() for result in media if result.used),
-        left_out=tuple(result.error for result in media if result.error),
+        left_out=(*unused, *(result.error for result in media if result.error and kind == "edit")),
     )
     said = Said(letter.message_id, received_at, letter.from_, letter.instruction)
     await asyncio.to_thread(book.threads.add, letter.project, letter.thread_id, said)

@@ -13,7 +13,7 @@ from flows.email_to_site import email_to_site, enter
 from postroom.aws.clients import client
 from postroom.aws.names import Names
 from postroom.errors import PostroomError, Unavailable
-from postroom.ledger import State
+from postroom.ledger import State, Work
 from postroom.ledger.book import open_book
 from postroom.mail import parse, posting
 from postroom.mail.standing import standing
@@ -97,7 +97,9 @@ async def test_a_mail_that_says_only_publish_does_that_whatever_came_with_it(
     part = f'Content-Type: image/png\r\nContent-Disposition: {disposition}; filename="logo.png"\r\n\r\n'
     raw = multipart("mixed", "Content-Type: text/plain\r\n\r\nPublish, please.", part.encode() + PNG)
     letter = replace(parse(raw, message_id=uuid.uuid4().hex), project=site.project)
-    entered = await enter.fn(open_book(), letter, 1, [], f"email:{letter.message_id}")
+    book, key = open_book(), f"email:{letter.message_id}"
+    book.leases.enter(key, "mail", Work("email-to-site"))
+    entered = await enter.fn(book, letter, 1, [], key)
     assert (entered.kind, entered.left_out) == ("publish", left_out)
 
 

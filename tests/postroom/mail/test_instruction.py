@@ -112,10 +112,21 @@ def test_a_signed_text_is_freed_of_its_armour() -> None:
     ("text", "wish"),
     [("publish", "publish"), ("Publish!", "publish"), ("Please publish it, thanks.", "publish"), ("UNDO", "undo"),
      ("undo, please", "undo"), ("Bitte veröffentlichen", "publish"), ("Rückgängig machen", "undo"),
+     ("yes, publish", "publish"), ("OK publish", "publish"), ("Looks good – please publish it now!", "publish"),
+     ("Hi all,\n\npublish\n\nThanks,\nAnna\nRose & Co\n+49 30 1234", "publish"), ("publish\n\nanna rose", "publish"),
+     ("Undo.\nKind regards, Anna", "undo"), ("publish\nthe roses", "edit"), ("Publish\n\nNot yet", "edit"),
+     ("publish\n\nThanks, and change the hours to nine", "edit"), ("publish\n\nWait", "edit"), ("yes", "edit"),
+     ("publish\n\nThanks\n\nPS: first the hours", "edit"), ("publish\nThanks\nPlease take the roses out.", "edit"),
      ("Publish a page about roses", "edit"), ("undo the red title but keep the rest", "edit"), ("", "edit")],
 )  # fmt: skip
 def test_a_mail_that_says_only_publish_or_undo_wishes_that(text: str, wish: str) -> None:
-    assert wish_of(text) == wish
+    assert wish_of(text, subject="publish" if text else "", signed=["Anna Rose"]) == wish
+
+
+def test_the_subject_is_the_wish_only_when_there_is_no_text() -> None:
+    assert wish_of("", subject="Publish") == "publish"
+    assert wish_of("New hours, please.", subject="Publish") == "edit"
+    assert wish_of("", subject="Re: Roses") == "edit"
 
 
 @pytest.mark.parametrize("text", ["a line of it\n" * 35_000, "花" * 150_000])
