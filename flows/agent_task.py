@@ -172,7 +172,8 @@ async def ask_agent(job: Job, tray: Tray) -> Tried:
         log.info("%s", line)
 
     try:
-        return await run_tries(job, on_line=heard, longest_wait=settings().task_wait_seconds)
+        wait = settings().task_wait_seconds
+        return await run_tries(job, on_line=heard, longest_wait=wait, anew=tray.lay_anew)
     except PostroomError as error:
         tray.say(f"[{job.correlation}] {error}")
         raise
