@@ -10,7 +10,7 @@ from typing import Literal
 Wish = Literal["edit", "publish", "undo"]
 
 _WORDS: dict[str, Wish] = {
-    **dict.fromkeys(("publish", "publish it", "publish this", "publish that", "publish the site", "go live"), "publish"),
+    **dict.fromkeys(("publish", "publish it", "publish this", "publish the site", "go live"), "publish"),
     **dict.fromkeys(("publish the changes", "publish the change", "publish changes", "publish everything"), "publish"),
     **dict.fromkeys(("veröffentlichen", "bitte veröffentlichen", "publier", "publicar", "pubblica"), "publish"),
     **dict.fromkeys(("publiceren", "publicera", "offentliggør", "publiser", "opublikuj"), "publish"),

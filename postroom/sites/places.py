@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from postroom.aws.names import Names
 from postroom.errors import BadInput
@@ -50,7 +51,7 @@ class Places:
 
     def page_url(self, page: str) -> str:
         """Where people see one page (`/news/apples/`) before it is published."""
-        root, path = self.edit_url.removesuffix("index.html"), page.lstrip("/")
+        root, path = self.edit_url.removesuffix("index.html"), quote(page.lstrip("/"), safe="/~")
         if root == self.edit_url:
             return root + path
         return root + (f"{path}index.html" if path.endswith("/") or not path else path)
