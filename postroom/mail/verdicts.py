@@ -10,6 +10,9 @@ SES puts its lines above everything the sender sent:
     ──────────────────────────────────────────────────────
     Received: …                                              ← from here down: the sender's world
     Authentication-Results: amazonses.com; dmarc=pass        ← a forgery, not read
+
+So nothing is read below the first line that a receiving host does not write. Above it a host repeats words
+of the sender (the name given in HELO, the return path); words that could pass for results void them all.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ SES = "amazonses.com"
 _METHODS = frozenset(("spf", "dkim", "dmarc", "arc", "auth", "iprev", "dkim-adsp", "sender-id", "domainkeys", "bimi"))
 # a value goes on to the next blank: in `"a@b.example"@c.example` the domain is the last one
 _PAIR = re.compile(r'(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]+)\s*=\s*((?:"(?:[^"\\]|\\.)*+"|[^\s;"])++)')
+# what a receiving host writes on top; a line of any other name is the sender's, and so is all below it
+_TRACE = re.compile(r"return-path|received|received-spf|authentication-results|delivered-to|x-original-to|x-ses-.+")
+_DISGUISED = re.compile(r'[\s;("\\]')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 
 
@@ -59,25 +65,50 @@ class Verdicts:
 
 def read(header: Iterable[tuple[str, str]], receiving_host: str = SES) -> Verdicts:
     """The receiving host's findings, from the lines it put on top."""
-    received = 0
+    received: str | None = None
+    path = ""
     spam: str | None = None
     virus: str | None = None
-    results: tuple[Result, ...] | None = None
+    spoken: str | None = None
     for name, value in header:
         key = name.lower()
+        if not _TRACE.fullmatch(key) or (key == "received" and received is not None):
+            break  # written before the mail reached us
         if key == "received":
-            received += 1
-            if received > 1:
-                break  # written before the mail reached us
+            received = value
+        elif key == "return-path":
+            path = path or value
         elif key == "x-ses-spam-verdict":
             spam = spam if spam is not None else _word(value)
         elif key == "x-ses-virus-verdict":
             virus = virus if virus is not None else _word(value)
-        elif key == "authentication-results" and results is None:
-            host, found = parse(value)
-            if host == receiving_host.lower():
-                results = found
-    return Verdicts(results or (), spam, virus, results is not None)
+        elif key == "authentication-results" and spoken is None:
+            spoken = value
+    host, results = parse(spoken) if spoken is not None else ("", ())
+    if host != receiving_host.lower():
+        return Verdicts((), spam, virus, False)
+    if _disguised(received or "", path) or _contradictory(results):
+        results = ()
+    return Verdicts(results, spam, virus, True)
+
+
+def _disguised(received: str, path: str) -> bool:
+    """Whether the sender's HELO or return path holds what could pass for results where the host repeats it."""
+    if _DISGUISED.search(unfold(path).strip().strip("<>")):
+        return True
+    segments = _segments(unfold(received))  # `from HELO (…) by HOST …; date`
+    words = segments[0].split() if segments else []
+    if segments is None or len(segments) > 2:
+        return True
+    if words[:1] != ["from"]:
+        return False
+    return words[2:3] != ["by"] or words.count("by") > 1 or bool(re.search(r'["=\\]', words[1]))
+
+
+def _contradictory(results: tuple[Result, ...]) -> bool:
+    """Whether a method says both that there was nothing to check and that it passed: one of them is a stranger's."""
+    said = {(result.method, result.result) for result in results}
+    return any((method, "none") in said and (method, "pass") in said for method in _METHODS)
 
 
 def _word(value: str) -> str:

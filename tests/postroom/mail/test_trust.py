@@ -65,6 +65,42 @@ def test_a_mail_that_only_the_sender_vouches_for_is_refused() -> None:
     assert decide(scanned + forged).code == "unauthenticated"
 
 
+def test_where_the_receiving_host_wrote_no_verdict_the_senders_own_are_not_read() -> None:
+    own = ("X-SES-Spam-Verdict: PASS", "X-SES-Virus-Verdict: PASS", f"{HOST} dmarc=pass header.from=example.com")
+    assert decide(on_top(mail=raw(*own))).code == "virus-unknown"
+    assert decide(on_top(*SCANNED, mail=raw(*own))).code == "unauthenticated"
+    other = "Authentication-Results: mx.example.net; dmarc=fail header.from=example.com"
+    assert decide(on_top(*SCANNED, other, own[2])).code == "unauthenticated"  # the first counts, whoever wrote it
+
+
+@pytest.mark.parametrize(
+    ("helo", "path", "allowed"),
+    [
+        ("mail.example.com", "prvs=1234=owner@example.com", True),
+        ("[192.0.2.1]", "owner@example.com", True),
+        ("x; dkim=pass header.i=@example.com", "a@evil.example", False),
+        ("x (y); dkim=pass header.i=@example.com", "a@evil.example", False),
+        ("x by y; dkim=pass header.i=@example.com", "a@evil.example", False),
+        ("dkim=pass", "a@evil.example", False),
+        ("x", '"a; dkim=pass header.i=@example.com; b"@evil.example', False),
+    ],
+)
+def test_a_name_the_sender_gave_is_no_result_where_the_host_repeats_it(helo: str, path: str, allowed: bool) -> None:
+    top = (
+        f"Return-Path: <{path}>",
+        f"Received: from {helo} (mail.evil.example [192.0.2.1]) by inbound-smtp.eu-west-1.amazonaws.com with SMTP id a"
+        " for garden+owner@post.example.com; Mon, 02 Mar 2026 10:00:00 +0000 (UTC)",
+        *SCANNED,
+        f"{HOST} spf=none envelope-from={path}; helo={helo}; dkim=pass header.i=@example.com; dmarc=none",
+    )
+    assert decide("\r\n".join(top).encode() + b"\r\n" + raw()).allowed is allowed
+
+
+def test_a_method_that_says_none_and_pass_is_not_believed() -> None:
+    said = "dkim=none; helo=x; dkim=pass header.i=@example.com; dmarc=none header.from=example.com"
+    assert decide(on_top(*SCANNED, f"{HOST} {said}")).code == "unauthenticated"
+
+
 def test_results_under_another_hosts_name_do_not_count() -> None:
     mail = on_top(*SCANNED, "Authentication-Results: mx.example.net; dmarc=pass header.from=example.com")
     assert decide(mail).code == "unauthenticated"
