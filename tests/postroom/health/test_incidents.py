@@ -115,6 +115,59 @@ def test_a_slack_that_does_not_answer_is_told_at_the_next_check(book: Book, slac
     assert len(slack.posted) == 1
 
 
+def test_what_slack_did_not_take_is_told_once_at_a_later_check(book: Book, slack: FakeSlack, watch: Watch) -> None:
+    incidents = Incidents(book, block(slack))
+    incidents.settle([STUCK])
+    slack.broken = 500
+    incidents.settle([WORSE])
+    slack.broken = None
+    incidents.settle([WORSE])
+    assert "11 min" in slack.posted[0]["text"], "the update"
+    watch.forward(61)
+    slack.broken = 500
+    incidents.settle([WORSE])
+    slack.broken = None
+    incidents.settle([WORSE])
+    assert slack.replies == ["Still so, after 61 min."]
+    slack.broken = 500
+    assert incidents.settle([]) == [], "it is over, whoever knows"
+    watch.forward(5)
+    slack.broken = None
+    assert incidents.settle([]) == []
+    assert slack.posted[0]["text"].startswith("✅ Recovered")
+    assert slack.replies[1:] == ["Recovered, after 61 min."]
+    told = len(slack.calls)
+    incidents.settle([])
+    assert len(slack.calls) == told
+
+
+def test_what_comes_back_before_its_end_could_be_told_goes_on_in_silence(book: Book, slack: FakeSlack) -> None:
+    incidents = Incidents(book, block(slack))
+    incidents.settle([STUCK])
+    slack.broken = 500
+    incidents.settle([])
+    slack.broken = None
+    told = len(slack.calls)
+    assert [each.trouble for each in incidents.settle([STUCK])] == [STUCK]
+    assert len(slack.calls) == told
+    incidents.settle([])
+    assert slack.replies == ["Recovered, after 0 min."]
+
+
+def test_an_end_that_could_not_be_told_for_a_day_is_not_news_any_more(
+    book: Book, slack: FakeSlack, watch: Watch
+) -> None:
+    incidents = Incidents(book, block(slack))
+    incidents.settle([STUCK])
+    slack.broken = 500
+    incidents.settle([])
+    watch.forward(25 * 60)
+    incidents.settle([])
+    slack.broken = None
+    incidents.settle([])
+    assert slack.replies == []
+
+
 def test_a_wrong_token_breaks_nothing_and_does_not_reach_the_log(
     book: Book, slack: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
