@@ -11,7 +11,7 @@ from typing import Any
 import mailparser
 
 from postroom.mail.fields import Fields
-from postroom.mail.words import decode_words, header_text, one_line, unfold
+from postroom.mail.words import decode_words, header_text, lowered, one_line, unfold
 
 MAX_ADDRESSES = 500
 _LOOSE = re.compile(r"[^\s<>()\[\]\\,;:\"@]{1,128}@[^\s<>()\[\]\\,;:\"@]{1,255}")
@@ -121,7 +121,7 @@ def _choose_sender(people: People, senders: list[tuple[str, str]], fields: Field
 def _tidy(address: str) -> str:
     """The bare address: domain in lower case, no control characters, nothing around it."""
     local, _, domain = one_line(address).replace(" ", "").rpartition("@")
-    return f"{local}@{domain.lower().rstrip('.')}"
+    return f"{local}@{lowered(domain).rstrip('.')}"
 
 
 def _reached(parsed: Any) -> str | None:

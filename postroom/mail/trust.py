@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from postroom.mail import verdicts
 from postroom.mail.letter import Letter
 from postroom.mail.verdicts import Result, Verdicts
+from postroom.mail.words import lowered
 
 # names right under a country that anyone can register below: `co.uk`, `com.au`
 _SHARED = re.compile(r"^(?:ac|co|com|edu|gob|go|gov|gouv|ltd|me|ne|net|nom|or|org|plc|sch)\.[a-z]{2}$")
@@ -103,17 +104,22 @@ def listed(address: str, senders: Iterable[str]) -> bool:
         return False
     for entry in senders:
         wanted, at, where = entry.strip().rpartition("@")
-        if at and canonical_domain(where) == domain and (wanted == "*" or wanted.casefold() == local.casefold()):
+        if at and canonical_domain(where) == domain and (wanted == "*" or lowered(wanted) == lowered(local)):
             return True
     return False
 
 
 def canonical_domain(domain: str) -> str:
-    """The domain as DNS sees it: lower case, no final dot, non-ASCII as punycode."""
-    domain = domain.strip().rstrip(".").lower()
+    """The domain as DNS sees it: lower case, no final dot, non-ASCII as punycode (IDNA 2008, so that ß stays itself).
+
+    What has to be mapped to be a domain, such as a full-width letter, looks like one and is none: it stays as it is.
+    """
+    domain = lowered(domain.strip().rstrip("."))
     if domain.isascii():
         return domain
+    import idna  # slow to load, and seldom wanted
+
     try:
-        return domain.encode("idna").decode("ascii")
+        return idna.encode(domain, strict=True).decode("ascii")
     except UnicodeError:
         return domain

@@ -13,6 +13,7 @@ _BETWEEN = re.compile(r"[ \t\r\n]*")
 # each run of blanks is looked at once: from its first blank, or not at all
 _LINES = re.compile(r"(?:(?<![ \t])[ \t]++)?[\r\n]+[ \t]*")
 _FOLD = re.compile(r"(?:(?<![ \t])[ \t]++)?\r?\n[ \t]+")  # a person sees one space, however far it is set in
+_LOWER = {letter: letter + 32 for letter in range(ord("A"), ord("Z") + 1)}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -89,6 +90,11 @@ def _raw(body: str, charset: str) -> bytes:
         except (UnicodeError, ValueError, LookupError):
             pass
     return body.encode("utf-8", "surrogateescape")
+
+
+def lowered(text: str) -> str:
+    """The text with A-Z in lower case, and nothing else: the Kelvin sign is no k."""
+    return text.translate(_LOWER)
 
 
 def one_line(text: str) -> str:

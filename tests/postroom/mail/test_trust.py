@@ -193,10 +193,21 @@ def test_a_header_inside_the_body_decides_nothing() -> None:
         ("owner@example.com", [], False),
         ("a@bücher.example", ["*@xn--bcher-kva.example"], True),
         ("a*b@example.com", ["a*@example.com"], False),
+        ("a@straße.example", ["*@strasse.example"], False),
+        ("a@straße.example", ["*@xn--strae-oqa.example"], True),
+        ("straße@example.com", ["strasse@example.com"], False),
+        ("a@\uff45xample.com", ["*@example.com"], False),
+        ("a@example\u3002com", ["*@example.com"], False),
+        ("a@\u212aiwi.example", ["*@kiwi.example"], False),
     ],
 )
 def test_a_sender_is_listed_exactly_or_by_domain(address: str, senders: list[str], expected: bool) -> None:
     assert listed(address, senders) is expected
+
+
+def test_a_domain_that_only_looks_like_the_listed_one_is_not_read_as_it() -> None:
+    letter = parse(raw("From: owner@\u212aiwi.example"))
+    assert letter.from_ is None or not listed(letter.from_, ["*@kiwi.example"])
 
 
 def test_domains_have_the_same_owner_only_below_a_registrable_one() -> None:
