@@ -22,7 +22,9 @@ import prefect.runtime.flow_run
 from prefect import get_client
 from prefect.client.schemas.objects import State as PrefectState
 from prefect.client.schemas.objects import StateType
+from prefect.exceptions import TerminationSignal
 
+from flows.told_to_stop import listening, undisturbed
 from postroom.errors import LeaseLost, OutOfTime, PostroomError, QuotaReached, RateLimited, Refused, classify
 from postroom.ledger import Ended, Event, Exhausted, Granted, Holding, State, Work, hold
 from postroom.ledger.book import Book, new_holder, open_book
@@ -139,36 +141,46 @@ async def _carry_out(
 ) -> dict[str, Any]:
     beat = (lambda: subject.event("Heartbeat")) if beats_are_events else None
     try:
-        async with hold(book, granted.lease, beat_event=beat) as holding:
-            try:
-                outcome = dict(await body(holding))
-            except asyncio.CancelledError:
-                if holding.lost:
-                    raise
-                await _let_go(book, subject, holding, on_cancel)
-                raise
-            except LeaseLost as overtaken:
-                if not holding.lost:  # the lease is ours, but something newer has taken the work over
-                    await _make_way(book, subject, holding, on_cancel, str(overtaken))
-                raise
-            except PostroomError as error:
-                await _ended_badly(book, subject, holding, error, on_failure)
-                raise
-            except Exception as error:
-                ours = classify(error)  # Prefect shows the words of what is raised: ours are free of secrets
-                await _ended_badly(book, subject, holding, ours, on_failure)
-                raise ours from error
-            holding.check()
-            row = await holding.end(
-                book.leases.finish,
-                State.DONE,
-                outcome=outcome,
-                event=subject.event("Completed", **_short(outcome)),
-            )
-            return dict(row.outcome)
+        with listening():
+            return await _body(book, subject, granted, body, beat, on_cancel, on_failure)
     except LeaseLost as lost:
         log.warning("%s", lost)
         raise
+
+
+async def _body(
+    book: Book,
+    subject: Subject,
+    granted: Granted,
+    body: Body,
+    beat: Callable[[], Event] | None,
+    on_cancel: OnCancel | None,
+    on_failure: OnFailure | None,
+) -> dict[str, Any]:
+    """The body's outcome, written down. How it ended is written to its end, whoever cancels meanwhile."""
+    async with hold(book, granted.lease, beat_event=beat) as holding:
+        try:
+            outcome = dict(await body(holding))
+        except (asyncio.CancelledError, TerminationSignal):
+            if holding.lost:
+                raise
+            await undisturbed(_let_go(book, subject, holding, on_cancel))
+            raise
+        except LeaseLost as overtaken:
+            if not holding.lost:  # the lease is ours, but something newer has taken the work over
+                await undisturbed(_make_way(book, subject, holding, on_cancel, str(overtaken)))
+            raise
+        except PostroomError as error:
+            await undisturbed(_ended_badly(book, subject, holding, error, on_failure))
+            raise
+        except Exception as error:
+            ours = classify(error)  # Prefect shows the words of what is raised: ours are free of secrets
+            await undisturbed(_ended_badly(book, subject, holding, ours, on_failure))
+            raise ours from error
+        holding.check()
+        completed = subject.event("Completed", **_short(outcome))
+        row = await undisturbed(holding.end(book.leases.finish, State.DONE, outcome=outcome, event=completed))
+        return dict(row.outcome)
 
 
 async def _let_go(
@@ -178,12 +190,11 @@ async def _let_go(
     on_cancel: OnCancel | None,
 ) -> None:
     """The run was told to stop: by a person (or a preemptor), or because this worker is going away."""
-    by_a_person = await asyncio.shield(_is_cancelling())
-    if by_a_person:
-        await asyncio.shield(_make_way(book, subject, holding, on_cancel, "cancelled"))
+    if await _is_cancelling():  # by a person, or a preemptor
+        await _make_way(book, subject, holding, on_cancel, "cancelled")
         return
     if on_cancel is not None:
-        await asyncio.shield(on_cancel(holding, False))
+        await on_cancel(holding, False)
     await holding.end(book.leases.hand_back, event=subject.event("Handed Back"))
 
 

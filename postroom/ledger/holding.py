@@ -38,6 +38,8 @@ class Holding:
         """Raise LeaseLost unless this holder may still act. Cheap: looks at our own clock only."""
         if self.lost:
             raise LeaseLost(self.lost)
+        if self.ended:  # a thread of ours may be at work still
+            raise LeaseLost(f"{self.lease.key}: this holder has let go")
         if self._book.clock.monotonic() >= self.lease.stop_at:
             self.lost = f"{self.lease.key}: no heartbeat got through in time; this holder has stopped"
             raise LeaseLost(self.lost)

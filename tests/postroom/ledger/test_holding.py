@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from postroom.errors import LeaseLost
-from postroom.ledger import Book, Granted, Lease, State, hold
+from postroom.ledger import Book, Granted, Holding, Lease, State, hold
 from postroom.ledger.book import new_holder
 
 
@@ -126,3 +126,10 @@ async def test_an_ending_waits_for_the_beat_that_is_on_its_way(
         await asyncio.sleep(0)  # it has asked for its turn
         go_on.set()
         assert (await ending).state is State.DONE
+
+
+async def test_who_has_let_go_may_not_act_any_more(short: Book, key: str) -> None:
+    holding = Holding(short, taken(short, key))
+    await holding.end(short.leases.hand_back)
+    with pytest.raises(LeaseLost, match="has let go"):
+        holding.check()
