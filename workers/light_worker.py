@@ -35,6 +35,7 @@ from workers.shelf import Shelf
 
 BREATH_SECONDS = 0.05  # between two rounds of asking, so that a burst is taken in handfuls
 WATCH_SECONDS = 0.5  # how often cancellation is looked for besides being announced
+RECALL_AGAIN_SECONDS = 5.0  # each call interrupts whatever a body does to end well
 LAST_MOMENT_SECONDS = 2.5  # for bodies to let go after the grace time, when the worker stops
 
 
@@ -83,7 +84,10 @@ class LightWorker(BaseWorker[BaseJobConfiguration, BaseVariables, LightResult]):
                 await asyncio.sleep(0.5)
                 continue
             async for announcement in announcements(pool):
-                await self._hear(announcement)
+                try:
+                    await self._hear(announcement)
+                except Exception as error:  # one that can't be followed must not make us deaf to the others
+                    self._logger.warning("announcement %s: %s", announcement, sanitise(repr(error)))
 
     async def _hear(self, announcement: Announcement) -> None:
         match announcement.what:
@@ -227,12 +231,12 @@ class LightWorker(BaseWorker[BaseJobConfiguration, BaseVariables, LightResult]):
         if body is None or desk is None or body.recalled:
             return
         deadline = time.monotonic() + settings().light_cancel_seconds
-        pause = 0.0
         while not body.over.done() and time.monotonic() < deadline:
-            await asyncio.sleep(pause)
             desk.recall(body, intent)
-            pause = 0.02 if body.recalled is None else 1.0  # not yet at its desk, or it swallowed the first call
-            await asyncio.wait([asyncio.wrap_future(body.over)], timeout=pause)
+            # Not yet at its desk; or it swallowed the call, but it may as well be busy tidying up.
+            pause = 0.02 if body.recalled is None else RECALL_AGAIN_SECONDS
+            left = max(deadline - time.monotonic(), 0)
+            await asyncio.wait([asyncio.wrap_future(body.over)], timeout=min(pause, left))
         if not body.over.done():
             self._leave_behind(body)
             message = "Cancelled, but its body did not let go: what it was doing may still go on for a while."
@@ -253,7 +257,8 @@ class LightWorker(BaseWorker[BaseJobConfiguration, BaseVariables, LightResult]):
         await self._wait_for_bodies(settings().light_grace_seconds if interrupted else None)
         rest = [body for body, _ in self.bodies.values()]
         for body, desk in list(self.bodies.values()):
-            desk.recall(body, "reschedule")
+            if not body.recalled:  # one that was told to let go is about to
+                desk.recall(body, "reschedule")
         await self._wait_for_bodies(LAST_MOMENT_SECONDS)
         for body in rest:
             if body.run.id in self.bodies:  # it does not let go: with this process it will

@@ -73,6 +73,17 @@ async def wait(path: str, seconds: float = 60) -> None:
 
 
 @flow
+async def tidy_up(path: str) -> None:
+    note(path, "began")
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        await asyncio.shield(asyncio.sleep(1.3))
+        note(path, "tidy")
+        raise
+
+
+@flow
 def wait_sync(path: str, seconds: float = 60) -> None:
     note(path, "began")
     end = time.monotonic() + seconds

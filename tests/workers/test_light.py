@@ -16,6 +16,7 @@ from prefect.states import Scheduled
 
 from tests.workers.staff import ask, cancel, deploy, end_of, make_pool, noted, notes, ready, until, worker
 from workers.beats import HEARTBEAT_SECONDS
+from workers.light_worker import LightWorker
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,38 @@ async def test_a_cancelled_body_hears_of_it_within_a_second(light: str, book: Pa
     assert "slept" not in notes(book)
     if flow == "wait":
         assert "hook" in notes(book)
+
+
+async def test_a_cancelled_body_has_time_to_tidy_up(light: str, book: Path) -> None:
+    run = await ask(await deploy("tidy_up", light), path=str(book))
+    await noted(book, "began")
+    await cancel(run)
+    assert (await end_of(run, 10)).state_name == "Cancelled"
+    assert "tidy" in notes(book)
+
+
+async def test_an_announcement_that_can_not_be_followed_makes_nobody_deaf(
+    prefect_server: str, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, heard = f"light-{uuid.uuid4().hex[:6]}", []
+
+    def stumble(_: LightWorker) -> None:
+        heard.append("something")
+        raise OSError("the line is bad")
+
+    monkeypatch.setattr(LightWorker, "nudge", stumble)
+    await make_pool(pool, "light")
+    async with LightWorker(work_pool_name=pool):
+
+        async def connected() -> bool:
+            return len(heard) > 0
+
+        async def announced() -> bool:
+            return len(heard) > 1
+
+        await until(connected, "the line")
+        await ask(await deploy("greet", pool), path=str(book))
+        await until(announced, "the run")
 
 
 async def test_a_body_that_does_not_let_go_is_left_behind(light: str, book: Path) -> None:
