@@ -12,21 +12,27 @@ pytest_plugins = [  # in this order: later ones use earlier ones
     "tests.fixtures.room",
 ]
 
-# For `pytest -n 2`: tests that share a whole post room run in one process; what takes longest comes first.
-UNDER_FIRE, POST_ROOM = "under fire", "post room"
-ROOMS = {
-    **{
-        f"tests/faults/test_{name}.py": UNDER_FIRE for name in ("change_kills", "chaos", "kills", "steps", "task_kills")
-    },
-    **{f"tests/e2e/test_{name}.py": POST_ROOM for name in ("change", "claude_edits", "mail_to_site", "task")},
-    "tests/faults/test_preemption.py": POST_ROOM,
-}
-FIRST = (UNDER_FIRE, POST_ROOM, "tests/e2e", "tests/flows", "tests/workers")
+# For `pytest -n 2`: whole post rooms, one after the other, in one process; all the rest in the other.
+HOUSES = ("tests/faults", "tests/e2e")
+UNDER_FIRE = ("steps", "kills", "task_kills", "change_kills", "chaos")  # these share a room; then the calmer ones do
+ALONE = "tests/e2e/test_up.py"
+FIRST = ("tests/flows", "tests/workers")  # of the rest: what takes longest
 
 
 def group_of(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    return ROOMS.get(file, file)
+    return "houses" if file.startswith(HOUSES) else file
+
+
+def place_of(nodeid: str) -> tuple[int, str]:
+    """Tests of one room stand together; the rest stays as it was shuffled."""
+    file = nodeid.partition("::")[0]
+    if file in {f"tests/faults/test_{name}.py" for name in UNDER_FIRE}:
+        return 0, ""
+    if file.startswith(HOUSES):
+        return 2 if file == ALONE else 1, ""
+    rank = next((n for n, each in enumerate(FIRST) if file.startswith(each)), len(FIRST))
+    return 3 + rank, file if rank < len(FIRST) else ""
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -41,9 +47,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(trylast=True)  # after the shuffle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def place(item: pytest.Item) -> tuple[int, str]:
-        group = group_of(item.nodeid)
-        rank = next((n for n, each in enumerate(FIRST) if group.startswith(each)), len(FIRST))
-        return rank, group if rank < len(FIRST) else ""
-
-    items.sort(key=place)
+    items.sort(key=lambda item: place_of(item.nodeid))

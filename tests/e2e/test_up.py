@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.room import Room, call, opened, until
+from tests.fixtures.room import OnlyRoom, Room, call, opened, until
 
 PARTS = {"aws", "postgres", "prefect", "light", "heavy", "warm", "sensor"}
 
 
 @pytest.fixture
-def room() -> Iterator[Room]:
+def room(only_room: OnlyRoom) -> Iterator[Room]:
+    only_room.close()
     with opened() as room:
         yield room
 

@@ -6,13 +6,13 @@ import pytest
 
 from tests.faults.world import World, under_fire
 from tests.fixtures.model import Model
+from tests.fixtures.room import OnlyRoom
 
 
 @pytest.fixture(scope="session")
-def _under_fire(_model: Model) -> Iterator[World]:
+def _under_fire(only_room: OnlyRoom, _model: Model) -> World:
     agent = {"POSTROOM_AGENT": "claude", "POSTROOM_AGENT_URL": _model.url, "POSTROOM_AGENT_TOKEN": _model.key}
-    with under_fire(agent) as world:  # tasks are done by the real CLI; sites say which agent they want
-        yield world
+    return only_room.enter(under_fire(agent))  # tasks are done by the real CLI; sites say which agent they want
 
 
 @pytest.fixture
