@@ -2,15 +2,18 @@
 
 answer                                     the mail is     and then
 a message id                               sent
-throttled; not reached                     pending         tried again, slower
+throttled; not reached, no TLS             pending         tried again, slower
 refused for its address                    failed          the reason is kept
 refused for its sender, list or role       pending         nobody else is tried: people must mend it
-5xx, no answer, a broken connection        unknown         never sent again blindly
+5xx, no answer, a broken connection        unknown         never sent again blindly; after some in a row, a rest
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import ssl
+import traceback
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +48,11 @@ _FOR_ONE = {"BadRequestException", "InvalidParameterValue", "ValidationException
 
 @dataclass(frozen=True)
 class Try:
-    """How one call ended; `trouble` when more than this mail is concerned."""
+    """How one call ended; `trouble` when more than this mail is concerned, `refusal` when it is said of its address."""
 
     ending: Ending
     trouble: PostroomError | None = None
+    refusal: str = ""
 
 
 class Outgoing:
@@ -99,6 +103,8 @@ class Outgoing:
         except (NoCredentialsError, ParamValidationError, PostroomError) as error:  # before anything was sent
             return Try(Ending(to, "pending", "not sent: the call could not be made"), classify(error))
         except Exception as error:
+            if _in_handshake(error):
+                return Try(Ending(to, "pending", UNREACHABLE), NetworkDown(f"{UNREACHABLE}: {error}"))
             return Try(Ending(to, "unknown", f"no answer from SES ({type(error).__name__}); it may have been sent"))
         return Try(Ending(to, "sent", ses_id=str(answer["MessageId"])))
 
@@ -119,8 +125,24 @@ class Outgoing:
         if code not in _FOR_ONE:  # nothing that SES says of an address: better to ask people than to fail everybody
             trouble = Misconfigured(f"customer {self._notice.customer.code}: SES refused a mail: {code}: {said}")
             return Try(Ending(to, "pending", "SES refused a mail of this customer"), trouble)
-        return Try(Ending(to, "failed", f"{WRONG_ADDRESS}: {said}"))
+        return Try(
+            Ending(to, "failed", f"{WRONG_ADDRESS}: {said}"), refusal=re.sub(re.escape(to), "…", said, flags=re.I)
+        )
 
     def _role(self, error: PostroomError) -> PostroomError:
         customer = self._notice.customer
         return type(error)(f"customer {customer.code}: role {customer.ses_role_arn}: {error}")
+
+
+def _in_handshake(error: BaseException) -> bool:
+    """Whether the connection broke before it was one: then nothing of the mail has left the house.
+
+    The type does not tell: an SSLError, or a reset, may also come when the mail is long gone.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        frames = (frame.f_code for frame, _ in traceback.walk_tb(seen.__traceback__))
+        if any(code.co_name == "do_handshake" and code.co_filename == ssl.__file__ for code in frames):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -118,3 +118,14 @@ def enter(book: Book, notice: Notice) -> None:
         deliveries=notice.batch,
         begun=book.clock.now_ms(),
     )
+
+
+def unanswered(book: Book, notice: Notice) -> int:
+    """How many mails of the notice in a row had no clear answer when it was last put off for that."""
+    key = {"batch": wire(notice.shelf), "recipient": wire(notice.entry)}
+    found = book.dynamodb.get_item(TableName=book.deliveries.table, Key=key, ConsistentRead=True).get("Item", {})
+    return int(found.get("unanswered", {}).get("N", 0))
+
+
+def note_unanswered(book: Book, notice: Notice, mails: int) -> None:
+    book.deliveries.note(notice.shelf, notice.entry, unanswered=mails)

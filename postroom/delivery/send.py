@@ -25,10 +25,10 @@ from postroom.delivery.notice import Notice
 from postroom.delivery.outgoing import Outgoing, Try
 from postroom.delivery.pace import Pace
 from postroom.delivery.recipients import Known, Page, Recipient, only, recipients
-from postroom.delivery.report import Report, enter, report_of
+from postroom.delivery.report import Report, enter, note_unanswered, report_of, unanswered
 from postroom.delivery.waiting import Waiting
 from postroom.delivery.writing import render
-from postroom.errors import NetworkDown, PostroomError, RateLimited, classify
+from postroom.errors import Misconfigured, NetworkDown, PostroomError, RateLimited, classify
 from postroom.ledger import Book
 from postroom.ledger.deliveries import Delivery
 from postroom.ledger.rounds import MOST, Ending
@@ -40,6 +40,8 @@ ROUND_SECONDS = 0.25  # a round is what the pace allows in this time
 LEAD_SECONDS = 0.25  # so long before its slot a mail is claimed; longer when the ledger is slow
 PATIENCE = 8  # pauses in a row, a good minute in all, before the rest is put off
 PUT_OFF_SECONDS = 60.0
+DOUBT = 10  # mails in a row without a clear answer: SES is unwell, and each more would be one more nobody knows of
+SAME_REFUSALS = 5  # in a row, with nothing sent: it is not the addresses
 LOOK_AGAIN_SECONDS = 0.5
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -115,12 +117,18 @@ class Delivering:
         self._seen = Known()
         self._outside = 0
         self._in_a_row = 0
+        self._unanswered = 0  # mails that became unknown since SES last took one
+        self._answers = asyncio.Event()  # while not set, SES is tried with one mail
+        self._refused: list[tuple[str, str]] = []  # recipients since SES last took a mail, and what it said of them
         self._trouble: PostroomError | None = None
 
     async def tell(self, pages: AsyncIterator[Page], *, everybody: bool = True) -> Report:
         """Sends what is pending; raises what must be waited for or mended."""
         began = self._book.clock.now_ms()
         try:
+            self._unanswered = await self._in_thread(unanswered, self._book, self._notice)
+            if self._unanswered < DOUBT:
+                self._answers.set()
             await self._all_lanes(self._read(pages))
             while self._trouble is None and self._elsewhere:
                 await self._all_lanes(self._look_elsewhere())
@@ -150,11 +158,12 @@ class Delivering:
         """Reads and sends side by side. However it ends, mails on their way are waited for and written down."""
         self._waiting = Waiting(2 * MOST)
         reader = asyncio.create_task(self._guarded(reading))
-        lanes = [asyncio.create_task(self._guarded(self._lane())) for _ in range(LANES)]
+        lanes = [asyncio.create_task(self._guarded(self._lane(first=not n))) for n in range(LANES)]
         try:
             await asyncio.wait([reader, *lanes])  # unlike gather, it leaves them alone when we are cancelled
         except BaseException:
             await self._waiting.stop()
+            self._answers.set()
             reader.cancel()
             await asyncio.shield(asyncio.wait(lanes, timeout=self._seconds))
             raise
@@ -165,6 +174,7 @@ class Delivering:
         except Exception as error:
             self._trouble = self._trouble or classify(error)
             await self._waiting.stop()
+            self._answers.set()  # who waits for it sees that all is stopped
 
     async def _read(self, pages: AsyncIterator[Page]) -> None:
         async for page in pages:
@@ -212,11 +222,15 @@ class Delivering:
                 await self._waiting.put(Recipient(key))
         await self._waiting.all_read()
 
-    async def _lane(self) -> None:
+    async def _lane(self, *, first: bool) -> None:
+        if not first:
+            await self._answers.wait()
         while True:
             rate = (await self._pace.allowance()).rate
-            taken = await self._waiting.take(min(MOST_OF_A_ROUND, max(1, int(rate * ROUND_SECONDS))))
+            most = min(MOST_OF_A_ROUND, max(1, int(rate * ROUND_SECONDS)))
+            taken = await self._waiting.take(most if self._answers.is_set() else 1)
             if not taken:
+                self._answers.set()
                 return
             again: list[Recipient] = []
             try:
@@ -305,6 +319,9 @@ class Delivering:
         if any(each.ending.state == "sent" for each in tries):
             self._in_a_row = 0
             self._pace.went()
+            await self._trust()
+        else:
+            await self._doubt(tries)
         for each in tries:
             if each.trouble is not None and not isinstance(each.trouble, (RateLimited, NetworkDown)):
                 raise each.trouble
@@ -320,6 +337,37 @@ class Delivering:
             log.warning("%s waits: %s", self._notice.batch, waits[-1])
             # Not to be reached for so long is waited for like a throttle: it costs the run no attempt.
             raise RateLimited(f"customer {self._notice.customer.code}: {waits[-1]}", retry_after=PUT_OFF_SECONDS)
+
+    async def _trust(self) -> None:
+        """SES takes mail."""
+        self._unanswered, self._refused = 0, []
+        if not self._answers.is_set():
+            self._answers.set()
+            await self._in_thread(note_unanswered, self._book, self._notice, 0)
+
+    async def _doubt(self, tries: list[Try]) -> None:
+        """Raises when SES gives no clear answers any more, or says the same of everybody."""
+        self._unanswered += (lost := sum(each.ending.state == "unknown" for each in tries))
+        if lost and self._unanswered >= DOUBT:
+            await self._in_thread(note_unanswered, self._book, self._notice, self._unanswered)
+            raise RateLimited(
+                f"customer {self._notice.customer.code}: SES gave no clear answer to {self._unanswered} mails in a row",
+                retry_after=PUT_OFF_SECONDS,
+            )
+        self._refused += [(each.ending.recipient, each.refusal) for each in tries if each.refusal]
+        last = [said for _, said in self._refused[-SAME_REFUSALS:]]
+        if len(last) == SAME_REFUSALS and len(set(last)) == 1:
+            await self._in_thread(self._not_the_addresses, last[0])
+
+    def _not_the_addresses(self, said: str) -> None:
+        """Puts back whom SES refused for what is wrong with all mails of this customer, and says so."""
+        book, batch = self._book.deliveries, self._notice.batch
+        if any(row.state == "sent" for row in book.of_batch(batch)):
+            return
+        for recipient, why in self._refused:
+            if why == said:
+                book.retry_failed(batch, recipient)
+        raise Misconfigured(f"customer {self._notice.customer.code}: SES refuses every mail: {said}")
 
     def _conclude(self, began: int | None) -> Report:
         """The counts; whoever has left the list before it was their turn will not be told."""

@@ -8,6 +8,12 @@ from collections import Counter
 from types import TracebackType
 
 SEND = b"POST /v2/email/outbound-emails "
+REFUSALS = {
+    "throttle": (429, "TooManyRequestsException", "Maximum sending rate exceeded."),
+    "conflict": (409, "ConflictException", "The list is being altered."),  # says nothing of the address
+    "away": (503, "ServiceUnavailable", "Service unavailable."),
+    "bad request": (400, "BadRequestException", "The value of a tag is too long."),  # nor does this, with its code
+}
 FAULTS = ("drop before", "drop after", "late", "500 after", "throttle")
 
 
@@ -80,11 +86,9 @@ class Faulty:
                 self.done[fault] += 1
             if fault == "drop before":
                 return
-            if fault == "throttle":
-                writer.write(_refusal(429, "TooManyRequestsException", "Maximum sending rate exceeded."))
-                continue
-            if fault == "conflict":  # a refusal that says nothing of the address
-                writer.write(_refusal(409, "ConflictException", "The list is being altered."))
+            if fault in REFUSALS:
+                writer.write(_refusal(*REFUSALS[fault]))
+                await writer.drain()
                 continue
             answer = await self._forward(request)
             if fault == "drop after":

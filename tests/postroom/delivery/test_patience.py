@@ -85,6 +85,63 @@ async def test_an_ses_that_is_not_reached_is_waited_for_in_the_same_way(
     assert (report.sent, account.told()) == (40, PEOPLE)
 
 
+async def test_an_ses_without_tls_is_not_reached_and_nobody_is_unknown(
+    book: Book, account: Account, local_aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "PAUSE_SECONDS", 0.01)
+    account.subscribe(PEOPLE)
+    told = change()
+    with monkeypatch.context() as broken:
+        broken.setenv("AWS_ENDPOINT_URL_SESV2", local_aws.replace("http://", "https://"))
+        sending = aws.sending(account.customer)
+        broken.setattr(aws, "sending", lambda customer: sending)
+        broken.delenv("AWS_ENDPOINT_URL_SESV2")
+        with pytest.raises(RateLimited, match="could not be reached"):
+            await tell(book, account, told)
+    report = await tell(book, account, told)
+    assert (report.sent, report.unknown) == (40, 0)
+
+
+async def test_when_ses_gives_no_clear_answers_it_is_left_alone_and_tried_with_one_mail(
+    book: Book, account: Account, local_aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = [f"p{n:03}@example.com" for n in range(200)]
+    account.subscribe(people)
+    told = change()
+    batch = Notice.of(told, account.customer, TOPIC, KIND).batch
+
+    def unknown() -> int:
+        return sum(row.state == "unknown" for row in book.deliveries.of_batch(batch))
+
+    with Faulty(local_aws, 1.0, faults=("away",)) as proxy:
+        through(proxy, monkeypatch)
+        with pytest.raises(RateLimited, match="no clear answer to") as caught:
+            await tell(book, account, told)
+        assert caught.value.retry_after
+        lost = unknown()
+        assert 10 <= lost <= 64, "what was on its way when it was seen, and no more"
+        with pytest.raises(RateLimited):
+            await tell(book, account, told)
+        assert unknown() == lost + 1
+        proxy.share = 0.0
+        report = await tell(book, account, told)
+    assert (report.sent, report.unknown) == (200 - lost - 1, lost + 1)
+
+
+async def test_the_same_refusal_of_everybody_is_not_about_their_addresses(
+    book: Book, account: Account, local_aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.subscribe(PEOPLE)
+    told = change()
+    with Faulty(local_aws, 1.0, faults=("bad request",)) as proxy:
+        through(proxy, monkeypatch)
+        with pytest.raises(Misconfigured, match="customer acme: SES refuses every mail: The value of a tag"):
+            await tell(book, account, told)
+        proxy.share = 0.0
+        report = await tell(book, account, told)
+    assert (report.sent, report.failed, account.told()) == (40, 0, PEOPLE)
+
+
 async def test_nobody_is_claimed_for_the_length_of_a_pause(
     book: Book, account: Account, local_aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
