@@ -19,6 +19,7 @@ from postroom.settings import Settings
 from workers.beats import HEARTBEAT_SECONDS as HEARTBEAT_SECONDS
 
 SILENCE = timedelta(seconds=3 * HEARTBEAT_SECONDS)
+UNWATCHED = timedelta(minutes=15)  # three health checks
 ENDINGS = {"Completed", "Failed", "Cancelled", "Crashed"}
 OUR_ENDINGS = {"Refused", "Put off", "Needs attention", "Preempted"}  # names that our flows give to states
 RESTS = {  # nobody executes the run, and nobody should: it beats again when it is taken up
@@ -92,16 +93,39 @@ def given_up(webhook: UUID, channel: str) -> AutomationCore:
     )
 
 
+def unwatched(webhook: UUID, channel: str, silence: timedelta = UNWATCHED) -> AutomationCore:
+    """That no health-check comes to its end is told to Slack: it runs on the light pool, and can't report its death.
+
+    check ── check ── (15 minutes without one) ──▶ told once, until a check ends again
+    """
+    ended = {"prefect.flow-run.Completed", "prefect.flow-run.Needs attention"}
+    return AutomationCore(
+        name="Missing health checks are told to Slack",
+        description="When no run of health-check has completed for 15 minutes, the channel of the Slack block is told.",
+        trigger=EventTrigger(
+            after=ended,
+            expect=ended,
+            match={"prefect.resource.id": ["prefect.flow-run.*"]},
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": "health-check"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=silence,
+        ),
+        actions=[CallWebhook(block_document_id=webhook, payload=json.dumps({"channel": channel, "text": NOT_WATCHED}))],
+    )
+
+
 # Only what we name ourselves: a state's message, and a run's name, may quote a stranger's mail.
 TEXT = "A run of {{ flow.name }} is {{ flow_run.state.name }}: {{ flow_run|ui_url }}"
+NOT_WATCHED = "No health check has ended for 15 minutes: is a light worker there? Until then nobody watches."
 GIVEN_UP = "{{ event.event }}: {{ event.resource.id }}"
 
 
 async def deploy(client: PrefectClient, settings: Settings, *, dry_run: bool) -> list[Step]:
-    """The automations, created and mended; the one for Slack only when there is a Slack block."""
+    """The automations, created and mended; those for Slack only when there is a Slack block."""
     wanted = [zombies()]
     if slack := await block_documents.slack_webhook(client, settings):
-        wanted += [failures(*slack), given_up(*slack)]
+        wanted += [failures(*slack), given_up(*slack), unwatched(*slack)]
     steps = []
     for automation in wanted:
         known = await client.read_automations_by_name(automation.name)

@@ -14,12 +14,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect import flow
+from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate, WorkPoolUpdate
 from prefect.events import emit_event
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY
-from prefect.states import Failed, Running, Scheduled
+from prefect.states import Completed, Failed, Running, Scheduled
+from pydantic import SecretStr
 
 from blocks.slack import Slack
 from deployments import automations, block_documents, declared, work_pools
@@ -291,6 +293,38 @@ async def test_slack_is_told_of_what_failed_for_good_and_of_failing_watchers_but
         for name, kind in ((block_documents.ALERTS, "postroom-slack"), (block_documents.WEBHOOK, "webhook")):
             document = await client.read_block_document_by_name(name, kind)
             await client.delete_block_document(document.id)
+
+
+@flow(name="health-check")
+def looks_after_the_house() -> None:
+    """Never called."""
+
+
+async def test_slack_is_told_once_when_no_health_check_ends_any_more(
+    client: PrefectClient, slack_far_end: tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]
+) -> None:
+    url, heard = slack_far_end
+    hook = await Webhook(url=SecretStr(url)).asave(f"ear-{uuid4().hex[:8]}")
+    await client.create_automation(automations.unwatched(hook, "#post-room", timedelta(seconds=10)))
+
+    async def ends(what: Any) -> None:
+        run = await client.create_flow_run(what, state=Running())
+        await client.set_flow_run_state(run.id, Completed(name="Needs attention"), force=True)
+
+    checks_until, silent_since = time.monotonic() + 12, 0.0
+
+    async def is_told() -> bool:
+        nonlocal silent_since
+        await ends(silent)  # any other flow is no health check
+        if time.monotonic() < checks_until:
+            await ends(looks_after_the_house)
+            silent_since = time.monotonic()
+            assert not heard
+        return bool(heard)
+
+    await until(is_told, 60)
+    assert time.monotonic() - silent_since > 9
+    assert [told["text"] for _, told in heard] == [automations.NOT_WATCHED]
 
 
 def _update(**fields: Any) -> Any:
