@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from postroom.aws.counts import Count, queue_counts
@@ -16,6 +16,7 @@ from postroom.ledger.rows import Row
 MINUTE, HOUR = 60_000, 3_600_000
 LOOK_BACK = 24 * HOUR
 JOBS = ("mail", "edit", "task", "change")
+MOVES = ("Processing Started", "Completed", "Failed", "Timeout", "Refused")
 SENSOR = "sign:sensor"
 QUEUES = "sign:queues"
 
@@ -42,6 +43,7 @@ class Facts:
     oldest_waiting: int | None = None
     queues: Mapping[str, Count] = field(default_factory=dict)
     untouched_since: Mapping[str, int] = field(default_factory=dict)  # queues that were never seen empty since
+    moved: Mapping[str, int] = field(default_factory=dict)  # of these, when work like theirs last began or ended
     dead_letters: int = 0
     last_success: int | None = None  # in the last 24 hours
     failures: Sequence[str] = ()  # what failed in the last hour, each once
@@ -58,6 +60,7 @@ def gather(book: Book, *, dead_letters: int) -> Facts:
     rows = [row for job in JOBS for row in open_rows(book, job)]
     idle = [row for row in rows if row.state is State.WAITING and row.effective_until <= now]
     queues = queue_counts(book.names.prefix)
+    untouched = _untouched(book, queues, now)
     failures = _failures(book, now)
     sensor = book.dynamodb.get_item(TableName=book.names.leases, Key={"key": wire(SENSOR)}).get("Item")
     return Facts(
@@ -66,7 +69,8 @@ def gather(book: Book, *, dead_letters: int) -> Facts:
         waiting=len(idle),
         oldest_waiting=min((row.entered_at for row in idle), default=None),
         queues=queues,
-        untouched_since=_untouched(book, queues, now),
+        untouched_since=untouched,
+        moved=_moved(book, untouched),
         dead_letters=max(dead_letters, sum(count.dead for count in queues.values())),
         last_success=_last_success(book, now),
         failures=[each for each, at in failures.items() if at >= now - HOUR],
@@ -107,6 +111,17 @@ def _untouched(book: Book, queues: Mapping[str, Count], now: int) -> dict[str, i
     row = {"key": QUEUES, "job": "sign", "state": "waiting", "since": since, "touched_at": now}
     book.dynamodb.put_item(TableName=book.names.leases, Item=wire_item(row))
     return since
+
+
+def _moved(book: Book, queues: Iterable[str]) -> dict[str, int]:
+    """When work of a queue's kind last began or ended. A queue that is held back has letters however fast they go."""
+    found: dict[str, int] = {}
+    for name in queues:
+        noun = {book.names.tasks_queue: "Task", book.names.mail_queue: "Mail"}.get(name)
+        newest = [_newest(book, f"{noun} {what}") for what in MOVES] if noun else []
+        if seen := [at for at in newest if at is not None]:
+            found[name] = max(seen)
+    return found
 
 
 def _last_success(book: Book, now: int) -> int | None:

@@ -61,7 +61,7 @@ def _work(facts: Facts, s: Settings) -> Iterator[Trouble]:
 
 def _queues(facts: Facts, s: Settings) -> Iterator[Trouble]:
     for name, since in facts.untouched_since.items():
-        if facts.now - since > s.health_queue_minutes * MINUTE:
+        if facts.now - max(since, facts.moved.get(name, 0)) > s.health_queue_minutes * MINUTE:
             said = f"{facts.queues[name].waiting} letters wait, for at least {_minutes(facts.now - since)}"
             yield Trouble(f"queue-age:{name}", "critical", f"Nobody takes letters from {name}", said)
     for name, count in facts.queues.items():

@@ -270,7 +270,10 @@ def test_a_queue_that_is_never_seen_empty_has_an_age(book: Book, watch: Watch) -
     began = gather(book, dead_letters=0).untouched_since
     assert list(began) == [book.names.mail_queue]
     watch.forward(20)
-    assert gather(book, dead_letters=0).untouched_since == began
+    later = gather(book, dead_letters=0)
+    assert (later.untouched_since, later.moved) == (began, {})
+    at = book.events.append(Event("Mail Processing Started", "MAIL#m", "mail")).at_ms
+    assert gather(book, dead_letters=0).moved == {book.names.mail_queue: at}
 
 
 def test_hundreds_of_failures_are_all_counted(book: Book) -> None:

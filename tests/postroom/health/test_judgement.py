@@ -75,6 +75,12 @@ def test_queues_that_nobody_empties_or_that_are_very_long_are_alarms() -> None:
     assert found(queues=short, untouched_since={"q": minutes_ago(14)}) == []
 
 
+def test_a_queue_that_is_held_back_is_no_alarm_while_its_work_begins_and_ends() -> None:
+    waits: dict[str, Any] = {"queues": {"q": Count(9, 6, 0)}, "untouched_since": {"q": minutes_ago(90)}}
+    assert found(**waits, moved={"q": minutes_ago(1)}, last_success=minutes_ago(1)) == []
+    assert found(**waits, moved={"q": minutes_ago(16)}, last_success=minutes_ago(16)) == ["queue-age:q"]
+
+
 def test_a_silent_sensor_silent_pools_late_runs_and_a_silent_prefect_are_alarms() -> None:
     assert found(sensor_sign=None) == ["sensor"]
     assert found(sensor_sign=minutes_ago(3)) == ["sensor"]
