@@ -88,6 +88,8 @@ class Edit:
                 if not time.expired():
                     raise
                 raise OutOfTime(f"the edit took longer than {seconds} s", limit="time") from None
+        if all(one.kind != "publish" for one in self.gathered):  # all of it has ended, maybe in an attempt before this
+            await asyncio.to_thread(place.forget_what_was_carried_on, self.book, self.key)
         await self.release()
         reached("released", self.project)
         return done

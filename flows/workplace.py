@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from postroom.agent.job import Earlier
 from postroom.agent.job import Instruction as Told
 from postroom.errors import PostroomError
 from postroom.ledger import Book, Holding, Row, State
-from postroom.ledger.instructions import Instruction
+from postroom.ledger.instructions import Instruction, generation_of
 from postroom.settings import settings
 from postroom.sites.places import Places
 from postroom.sites.repository import Repository
@@ -39,6 +39,8 @@ class Workplace:
         for left in self.places.work("edit").parent.glob("edit-*"):
             if ours.fullmatch(left.name):
                 shutil.rmtree(left, ignore_errors=True)
+        # Whoever made what is older than the promise has lost its lease: by then another may take over.
+        self.repository.clear_leftovers(settings().promise_seconds)
 
     def studio(self, edit: str, holding: Holding) -> Studio:
         """A place to work at that no other attempt shares."""
@@ -62,24 +64,40 @@ class Workplace:
         """What this edit, or the last one that had to make way, has done; an agent that can't think begins anew."""
         if self.driver == "literal":
             return None
-        for name, commit in sorted(self.repository.wips().items(), key=_generation, reverse=True):
-            earlier = f"edit:{self.places.project}:{_generation((name, commit))}"
-            row = book.leases.find(earlier)
-            if earlier == edit or (row is not None and _made_way(row)):
-                return commit
-        return None
+        return next((self.repository.wips()[name] for name in self._to_carry_on(book, edit)), None)
+
+    def _to_carry_on(self, book: Book, edit: str) -> Iterator[str]:
+        """Interrupted work that is wanted still, newest first: none from before the last edit that came onto main."""
+        wips = {_generation(name): name for name in self.repository.wips()}
+        if not wips:
+            return
+        key = f"edit:{self.places.project}:"
+        rows = book.leases.find_many([f"{key}{n}" for n in range(min(wips), generation_of(edit) + 1)])
+        for n in range(generation_of(edit), min(wips) - 1, -1):
+            row = rows.get(f"{key}{n}")
+            if n in wips and (f"{key}{n}" == edit or (row is not None and _made_way(row))):
+                yield wips[n]
+            if row is not None and row.state is State.DONE and row.outcome.get("commit"):
+                return
+
+    def forget_what_was_carried_on(self, book: Book, edit: str) -> None:
+        """Nothing waits for it any more; what a person may still want to be carried on stays."""
+        self._drop(lambda: list(self._to_carry_on(book, edit)))
 
     def forget_interrupted_work(self) -> None:
         """All of it is on main now, or was not wanted."""
+        self._drop(self.repository.wips)
+
+    def _drop(self, unwanted: Callable[[], Iterable[str]]) -> None:
         try:
-            for name in self.repository.wips():
+            for name in unwanted():
                 self.repository.drop_wip(name)
         except PostroomError as error:
             log.warning("interrupted work could not be removed: %s", error)
 
 
-def _generation(wip: tuple[str, str]) -> int:
-    number = wip[0].rpartition("-")[2]
+def _generation(wip: str) -> int:
+    number = wip.rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 
 

@@ -13,6 +13,7 @@ from postroom.settings import settings
 
 INPUT = "input.json"  # where an agent with file tools finds a task's input
 _MAIL, _HISTORY, _DOCUMENT = 100_000, 20_000, 50_000  # characters
+_LISTED = 100  # files of interrupted work
 
 EDIT_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -77,19 +78,23 @@ def edit_job(
     *,
     site: str,
     correlation: str,
-    work_in_progress: bool = False,
+    work_in_progress: str | None = None,
     conflict: str | None = None,
 ) -> Job:
     """The edit of a site: every unfinished instruction, oldest first, with what came before in its thread.
 
-    `work_in_progress`: the workspace holds what an interrupted edit had done. `conflict`: what git said when the
-    finished work could not be merged; the agent is asked to settle it.
+    `work_in_progress`: the workspace holds what an interrupted edit had done, these files. `conflict`: what git said
+    when the finished work could not be merged; the agent is asked to settle it.
     """
     chosen, fence = settings(), Fence()
     ordered = tuple(sorted(instructions, key=lambda one: (one.received, one.message_id)))
     parts = [f"The site is {site}. {len(ordered)} instruction(s) wait, oldest first."]
-    if work_in_progress:
-        parts.append("An earlier edit was interrupted; the workspace holds what it had done. Check it, then carry on.")
+    if work_in_progress is not None:
+        parts.append(
+            "An earlier edit was interrupted; the workspace holds what it had done. Here are its files, with the lines "
+            "that it added and removed. Check it: you may build on it, or discard it.\n"
+            + fence.around("work in progress", _bounded(work_in_progress))
+        )
     parts += [_told(number, one, fence) for number, one in enumerate(ordered, 1)]
     if conflict is not None:
         parts.append(
@@ -111,6 +116,12 @@ def edit_job(
         memory_mb=chosen.agent_memory_mb,
         instructions=ordered,
     )
+
+
+def _bounded(listed: str) -> str:
+    lines = listed.splitlines()
+    more = [f"... and {len(lines) - _LISTED} more files"] if len(lines) > _LISTED else []
+    return "\n".join([line[:300] for line in lines[:_LISTED]] + more) or "(nothing is different from the site)"
 
 
 def task_job(

@@ -6,7 +6,7 @@ import base64
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from postroom.errors import BadInput, Misconfigured, OurFault, TimedOut, Unavailable
@@ -84,6 +84,12 @@ def _environment() -> dict[str, str]:
     return env
 
 
+def locks(directory: Path) -> Iterator[Path]:
+    """Files with which git keeps others out of a bare repository while it changes something."""
+    for place in ("*.lock", "refs/**/*.lock"):
+        yield from directory.glob(place)
+
+
 def git(
     directory: Path,
     *arguments: str,
@@ -109,7 +115,7 @@ def git(
         raise TimedOut(f"git {arguments[0]} took more than {timeout:g} s") from None
     if done.returncode not in codes:
         said = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
-        if remote:
+        if remote or any(locks(directory)):  # somebody else is at it, or was killed at it
             raise Unavailable(f"git {arguments[0]}: {said}")
         raise OurFault(f"git {arguments[0]}: {said}", code=done.returncode)
     return done.returncode, done.stdout

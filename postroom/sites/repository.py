@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from postroom.errors import BadInput, Conflict, Missing, Unavailable
 from postroom.sites import trailers
-from postroom.sites.git import git, ref_name, remote_address
+from postroom.sites.git import git, locks, ref_name, remote_address
 from postroom.sites.tree import Entry, Tree, add_blob, read_files, read_tree, write_tree
 
 MAIN = "refs/heads/main"
@@ -91,6 +93,13 @@ class Repository:
             raise BadInput(f"{start} can't be the beginning of a site: {', '.join(odd) or 'it is empty'}")
         commit = self._commit(write_tree(self.path, entries), [], "The site as it begins\n")
         self._swap(MAIN, commit, None)
+
+    def clear_leftovers(self, seconds: float) -> None:
+        """Remove the locks and indexes that killed processes left behind; git alone would be kept out for ever."""
+        for left in (*locks(self.path), *self.path.glob("index.*")):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > seconds:
+                    left.unlink()
 
     # reading
 

@@ -24,7 +24,7 @@ from postroom.agent.reading import readable
 from postroom.agent.run import Driver
 from postroom.agent.run import run as run_agent
 from postroom.aws.clients import client
-from postroom.errors import Conflict
+from postroom.errors import Conflict, LeaseLost
 from postroom.media.bucket import BucketShelf
 from postroom.sites import changes
 from postroom.sites.build import Built
@@ -74,6 +74,8 @@ class Studio:
         self._workspace: Workspace | None = None
         self.result: Result | None = None  # of the last agent, also when it did not finish
         self._builds = 0
+        self._guard: Callable[[], None] = lambda: None
+        self._closed = False
 
     async def __aenter__(self) -> Studio:
         await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)  # left by a killed attempt
@@ -82,13 +84,15 @@ class Studio:
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Cut short, for whatever reason, what is there is kept on `wip/{edit}`; the directory goes."""
-        if error is not None and self._workspace is not None:
-            try:
+        try:
+            if error is not None and self._workspace is not None:
                 saved = await asyncio.wait_for(asyncio.shield(asyncio.to_thread(self.save)), KEEP_SECONDS)
                 log.info("the work so far is %s", f"kept on wip as {saved}" if saved else "nothing worth keeping")
-            except Exception as trouble:
-                log.warning("the work so far could not be kept: %s", trouble)
-        await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)
+        except Exception as trouble:
+            log.warning("the work so far could not be kept: %s", trouble)
+        finally:
+            self._closed = True  # before the files go: a look at them that is under way keeps nothing
+            await asyncio.to_thread(shutil.rmtree, self.root, ignore_errors=True)
 
     async def make(
         self,
@@ -102,7 +106,8 @@ class Studio:
         base = await asyncio.to_thread(self.repository.head)
         start = await asyncio.to_thread(self._beginning, base, wip)
         work = await asyncio.to_thread(Workspace, self.repository, self.root / "site", base, start)
-        return await self._carry_out(work, wishes, on_progress, guard, unfinished=start is not None)
+        begun = await asyncio.to_thread(self._told_of, base, start) if start is not None else None
+        return await self._carry_out(work, wishes, on_progress, guard, unfinished=begun)
 
     async def settle(
         self,
@@ -124,10 +129,10 @@ class Studio:
         on_progress: OnProgress | None,
         guard: Callable[[], None],
         *,
-        unfinished: bool = False,
+        unfinished: str | None = None,
         conflict: str | None = None,
     ) -> Edited:
-        self._workspace = work
+        self._workspace, self._guard = work, guard
         await asyncio.to_thread(work.lay_media, media_files(wishes), self._fetch, cache=self.places.media_cache)
         job = briefs.edit_job(
             work.directory,
@@ -163,7 +168,12 @@ class Studio:
 
     def save(self) -> str | None:
         """Keep what the agent has done so far on `wip/{edit}`."""
-        return self._workspace.save(self.edit) if self._workspace is not None else None
+        return self._workspace.save(self.edit, guard=self._may_keep) if self._workspace is not None else None
+
+    def _may_keep(self) -> None:
+        self._guard()
+        if self._closed:
+            raise LeaseLost(f"{self.edit} has left its workspace")
 
     def _beginning(self, base: str, wip: str | None) -> str | None:
         """The interrupted work on top of main, if the two still go together."""
@@ -174,6 +184,10 @@ class Studio:
         except Conflict:
             log.info("the interrupted work does not fit main any more; it is left out")
             return None
+
+    def _told_of(self, base: str, start: str) -> str:
+        """What the interrupted work has changed, file by file."""
+        return changes.summary(changes.changed_files(self.repository, base, start))
 
     @contextlib.asynccontextmanager
     async def _saving(self) -> AsyncIterator[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,9 +132,11 @@ class Workspace:
         """The snapshot as a commit on top of the base, ready to be merged."""
         return self.repository.commit(snapshot.entries, self.base, f"Edit {edit}\n")
 
-    def save(self, edit: str) -> str | None:
-        """Keep the work so far on `wip/{edit}`."""
-        return self.repository.save_wip(edit, self.snapshot().entries, self.base)
+    def save(self, edit: str, *, guard: Callable[[], None] = lambda: None) -> str | None:
+        """Keep the work so far on `wip/{edit}`; `guard` says, once it has been looked at, whether it still may be."""
+        entries = self.snapshot().entries
+        guard()
+        return self.repository.save_wip(edit, entries, self.base)
 
     def close(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)

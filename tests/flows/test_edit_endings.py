@@ -138,7 +138,6 @@ async def test_who_is_on_main_hears_that_it_is_made_also_when_it_can_not_be_show
     assert "was carried out" in answer["text"]
     assert "as it was before" not in answer["text"]
     assert answer["headers"]["Reply-To"] == "garden+owner@example.com"
-    assert answer["headers"]["Reply-To"] == "garden+owner@example.com"
     ended = book.instructions.find("garden", name)
     assert ended is not None
     assert (ended.status, ended.outcome["commit"]) == ("failed", commit)
@@ -403,3 +402,31 @@ async def test_an_edit_that_woke_up_late_takes_nothing_from_a_newer_one(book: Bo
     book.instructions.waiting_again([one], "edit:garden:9")
     assert not book.instructions.end(one, "failed", edit="edit:garden:9")
     assert book.instructions.end(one, "done", edit="edit:garden:10")
+
+
+async def test_interrupted_work_from_before_the_last_edit_on_main_is_not_carried_on(
+    book: Book, place: Workplace
+) -> None:
+    first = Begun(book, place, said("one", 1))
+    await first.gather()
+    first.save("package.json", "carried-on.html")
+    book.leases.close(first.edit.key, State.CANCELLED, "preempted by two (two)", only_if_free=False)
+    second = book.leases.start("edit:garden:2", "edit", "two")
+    assert isinstance(second, Granted)
+    assert place.interrupted_work(book, "edit:garden:2") is not None
+    book.leases.finish(second.lease, State.DONE, outcome={"commit": "abc"})  # and died before it forgot
+    assert place.interrupted_work(book, "edit:garden:3") is None
+
+
+async def test_an_attempt_that_finds_all_of_it_done_forgets_the_interrupted_work(
+    book: Book, place: Workplace, prefect_server: str
+) -> None:
+    begun = Begun(book, place, said("one", 1))
+    await begun.gather()
+    begun.save("package.json", "carried-on.html")
+    begun.merge("one")
+    book.instructions.end(said("one", 1), "done", edit=begun.edit.key)
+    book.leases.hand_back(begun.lease)
+    await site_block().save("garden", overwrite=True)
+    assert await edit_site("garden", 1) == {"instructions": []}
+    assert place.repository.wips() == {}

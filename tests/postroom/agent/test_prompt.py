@@ -107,8 +107,27 @@ def test_an_edit_tells_all_letters_oldest_first_with_what_came_before(letter, tm
         history=(earlier,),
         media=(Medium("a.jpg", "image", "src/assets/mail/a.avif", "src/assets/mail/a.jpg", 10, 20),),
     )
-    job = edit_job(tmp_path, [new, old], site="garden", correlation="edit:garden:1", work_in_progress=True)
-    order = ["interrupted", "First", "We changed the hours.", "Use the photo.", "src/assets/mail/a.avif", "Second"]
+    job = edit_job(
+        tmp_path, [new, old], site="garden", correlation="edit:garden:1", work_in_progress="changed a.md (+3 -1)"
+    )
+    order = [
+        "interrupted",
+        "changed a.md (+3 -1)",
+        "First",
+        "We changed the hours.",
+        "Use the photo.",
+        "src/assets/mail/a.avif",
+        "Second",
+    ]
     assert [job.prompt.index(word) for word in order] == sorted(job.prompt.index(word) for word in order)
     assert [one.message_id for one in job.instructions] == ["a", "b"]
     assert job.schema is not None
+
+
+def test_interrupted_work_is_listed_as_data_and_not_at_any_length(letter, tmp_path):
+    listed = "\n".join(f"added src/pages/{n}.astro (+1 -0)" for n in range(1000))
+    job = edit_job(tmp_path, [letter("Hours", "Nine.")], site="garden", correlation="e", work_in_progress=listed)
+    assert "you may build on it, or discard it" in job.prompt
+    assert "src/pages/99.astro" in job.prompt
+    assert "src/pages/100.astro" not in job.prompt
+    assert "and 900 more files" in job.prompt

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
-from postroom.errors import BadInput, Conflict, LeaseLost, Missing
+from postroom.errors import BadInput, Conflict, LeaseLost, Missing, Unavailable
 from postroom.sites import changes
 from postroom.sites.git import git, ref_name, remote_address
 from postroom.sites.repository import Repository, branch
@@ -334,3 +335,22 @@ def test_changes_are_told_by_file_and_page(repository):
     ]
     assert changes.pages_of(change.path for change in found) == ["/about/", "/news/apples/"]
     assert "+a\n+b" in changes.diff(repository, before, repository.head())
+
+
+@pytest.mark.parametrize("name", ["refs/heads/main.lock", "packed-refs.lock", "HEAD.lock"])
+def test_a_lock_that_a_killed_process_left_is_worth_a_retry_and_removed_by_who_takes_over(repository, name):
+    (repository.path / name).touch()
+    sha = edited(repository, "src/pages/about.astro", "new")
+    if name != "HEAD.lock":
+        with pytest.raises(Unavailable):
+            repository.merge(sha, subject="x", instructions=["one"])
+            repository.drop_wip("edit:garden:1")  # packed refs are in the way of deletions only
+    repository.clear_leftovers(60)
+    assert (repository.path / name).exists()  # somebody may be at it just now
+    os.utime(repository.path / name, (0, 0))
+    (repository.path / "index.1.ab").touch()
+    os.utime(repository.path / "index.1.ab", (0, 0))
+    repository.clear_leftovers(60)
+    assert repository.merge(sha, subject="x", instructions=["one"]).commit == repository.head()
+    repository.drop_wip("edit:garden:1")
+    assert [*repository.path.glob("index.*"), *repository.path.rglob("*.lock")] == []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from pathlib import Path
 
 import pytest
 
-from postroom.errors import BadInput, LimitReached, Missing
+from postroom.errors import BadInput, LeaseLost, LimitReached, Missing
 from postroom.sites import media_lock
 from postroom.sites.media_lock import LOCK, MediaFile, for_media
+from postroom.sites.places import Places
 from postroom.sites.repository import Repository
+from postroom.sites.studio import Studio
 from postroom.sites.workspace import Workspace, export
 
 PICTURE = b"a picture"
@@ -193,3 +196,19 @@ def test_a_media_result_becomes_files_of_the_lock():
     ]
     with pytest.raises(BadInput, match="left out"):
         for_media({"filename": "bomb.png", "kind": "image", "sha256": None, "files": {}})
+
+
+def test_work_that_was_looked_at_while_its_files_went_away_is_not_kept(repository: Repository, tmp_path: Path) -> None:
+    """A slow look at the workspace may end after the edit has left it."""
+    places = Places("garden", "example.com")
+
+    async def leave() -> Studio:
+        async with Studio(repository, places, "edit:garden:1", tmp_path / "studio") as studio:
+            studio._workspace = Workspace(repository, studio.root / "site", repository.head())
+        return studio
+
+    studio = asyncio.run(leave())
+    (studio.root / "site").mkdir(parents=True)  # as a look sees it that began before the files went
+    with pytest.raises(LeaseLost):
+        studio.save()
+    assert repository.wip("edit:garden:1") is None
