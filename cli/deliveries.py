@@ -108,6 +108,43 @@ def resend(
         raise typer.Exit(code)
 
 
+@app.command()
+def settle(
+    change_id: Annotated[str, typer.Argument(help="Id of the change.", show_default=False)],
+    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS…", help="Whose delivery.", show_default=False)],
+    sent: Annotated[bool | None, typer.Option("--sent/--not-sent", help="What became of it.")] = None,
+    customer: Annotated[str | None, typer.Option(help="Only this customer.")] = None,
+    notice: Annotated[str | None, typer.Option(help="Only this notice, as `show` names it: '1 submitted'.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be settled; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Say what became of deliveries that are unknown. Sends nothing; `resend --failed` does, for what was not sent."""
+    if sent is None:
+        raise typer.BadParameter("say what you found: --sent or --not-sent")
+    from postroom.delivery.unknown import unknown_of
+    from postroom.ledger.book import open_book
+
+    whereabouts.require()
+    book = open_book()
+    found = unknown_of(book, change_id, addresses, customer=customer, notice=notice)
+    state = "sent" if sent else "failed"
+    said = []
+    for each in found:
+        if not dry_run:
+            state = book.deliveries.decide(each.batch, each.recipient, sent=sent).state
+        said.append({"customer": each.customer, "notice": each.notice, "recipient": each.recipient, "state": state})
+    if as_json:
+        say.data(said)
+    else:
+        would = "would be " if dry_run else ""
+        say.table(
+            ("customer", "notice", "recipient", "state"),
+            [(*list(each.values())[:3], would + each["state"]) for each in said],
+        )
+    if not sent and not dry_run:
+        say.note(f"To send to them once more: postroom deliveries resend {change_id} --failed")
+
+
 async def _again(book: Book, change: Change, notice: Notice) -> None:
     from postroom.delivery.send import resend_failed
     from postroom.meetings.again import invite_again

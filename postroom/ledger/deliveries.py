@@ -19,6 +19,7 @@ from postroom.ledger.clock import Clock
 from postroom.ledger.dynamo import ConditionFailed, Item, plain_item, query, update, wire
 
 PAGE = 500
+NOT_SENT = "not sent, as a person found"
 SENDING_MS = 120_000  # longer than any call to SES may take
 
 
@@ -145,6 +146,12 @@ class Deliveries:
     def retry_failed(self, batch: str, recipient: str) -> Delivery:
         """A person asks for a failed one to be tried again."""
         return self._move(batch, recipient, "pending", ("failed",))
+
+    def decide(self, batch: str, recipient: str, *, sent: bool) -> Delivery:
+        """A person knows what became of an unknown one; what was not sent may be asked for again."""
+        if sent:
+            return self._move(batch, recipient, "sent", ("unknown",))
+        return self._move(batch, recipient, "failed", ("unknown",), reason=NOT_SENT)
 
     def settle(self, delivery_tag: str, state: str, *, ses_id: str = "", reason: str | None = None) -> Delivery | None:
         """What an SES event says of the delivery with that tag; None when we know no such one."""

@@ -9,6 +9,8 @@ from typing import Any
 
 from blocks.customer import save_customer
 from postroom.aws.clients import client
+from postroom.delivery.notice import Notice
+from postroom.delivery.report import enter
 from postroom.delivery.send import deliver
 from postroom.ledger.book import Book
 from postroom.settings import settings
@@ -74,6 +76,40 @@ async def test_a_report_and_another_try_for_the_failed(provisioned: Any, local_a
     counts = {"failed": [], "sent": 1, "unknown": 0, "pending": 0}
     assert json.loads(again.stdout) == [{"customer": "acme", "notice": "submitted", **counts}]
     assert account.told() == ["a@example.com", "b@example.com"]
+
+
+async def test_a_person_settles_what_is_unknown(provisioned: Any, local_aws: str, prefect_server: str) -> None:
+    account, book = open_account(local_aws), Book(settings())
+    people = ["a@example.com", "b@example.com", "c@example.com"]
+    told = archived(change())
+    notice = Notice.of(told, account.customer, TOPIC, KIND)
+    enter(book, notice)
+    for person in people:
+        book.deliveries.plan(notice.batch, person, detail=notice.detail)
+        book.deliveries.claim(notice.batch, person)
+        book.deliveries.unknown(notice.batch, person, "no answer from SES")
+    account.subscribe(people)
+    await save_customer(account.customer)
+
+    def states() -> list[str]:
+        return [row.state for row in book.deliveries.of_batch(notice.batch)]
+
+    unsaid = await asyncio.to_thread(postroom, "settle", told["changeId"], "a@example.com")
+    assert (unsaid.returncode, "--not-sent" in unsaid.stderr) == (2, True)
+    rehearsed = await asyncio.to_thread(postroom, "settle", told["changeId"], "A@example.com", "--sent", "--dry-run")
+    assert "would be sent" in rehearsed.stdout
+    assert states() == ["unknown"] * 3
+    sent = await asyncio.to_thread(postroom, "settle", told["changeId"], "A@example.com", "--sent", "--json")
+    found = {"customer": "acme", "notice": "1 submitted", "recipient": "a@example.com", "state": "sent"}
+    assert json.loads(sent.stdout) == [found]
+    again = await asyncio.to_thread(postroom, "settle", told["changeId"], "a@example.com", "--not-sent")
+    assert (again.returncode, "no delivery is unknown to a@example.com" in again.stderr) == (65, True)
+    lost = await asyncio.to_thread(postroom, "settle", told["changeId"], "b@example.com", "--not-sent")
+    assert (lost.returncode, account.told()) == (0, []), "nothing is sent by that"
+    assert states() == ["sent", "failed", "unknown"]
+    resent = await asyncio.to_thread(postroom, "resend", told["changeId"], "--failed")
+    assert resent.returncode == 0, resent.stderr
+    assert account.told() == ["b@example.com"]
 
 
 def test_what_is_not_there_and_what_is_not_said_are_named(provisioned: Any) -> None:
