@@ -1,6 +1,6 @@
 """A mail becomes an instruction in the book.
 
-    open the letter → may it speak? → store and optimise what came with it → enter it → ask for an edit
+    may it speak? → open it → store and optimise what came with it → enter it in the book → ask for an edit
 
 With that the mail is safe and this run is done; from then on the book owes an edit of the site.
 """
@@ -76,8 +76,10 @@ class Arrival:
         """What becomes of the mail; Refused when it may not speak."""
         letter = None
         try:
-            letter, received_at = await open_letter(self.bucket, self.key, self.message_id)
+            raw, received_at = await asyncio.to_thread(mailbox.fetch, self.bucket, self.key)
+            letter = await read_outside(raw, self.message_id)
             site = await recognise(letter)
+            letter = await open_letter(raw, self.message_id)
         except PostroomError as error:
             if not error.retryable:
                 await self.set_aside(letter, error)
@@ -150,23 +152,25 @@ class Arrival:
         await asyncio.to_thread(send_once, self.book, batch, envelope.to, raw, sender=sender, detail={"about": about})
 
 
+@task(name="read the outside", cache_policy=NO_CACHE, retries=0)
+async def read_outside(raw: bytes, message_id: str) -> Letter:
+    """The letter, unopened: who may speak is known before a stranger's text and attachments cost anything."""
+    return await asyncio.to_thread(mail.outside, raw, message_id=message_id, **_terms())
+
+
 @task(name="open the letter", cache_policy=NO_CACHE, retries=0)
-async def open_letter(bucket: str, key: str, message_id: str) -> tuple[Letter, int]:
-    """The mail, opened, and when it was received."""
-    raw, received_at = await asyncio.to_thread(mailbox.fetch, bucket, key)
-    s = settings()
-    letter = await asyncio.to_thread(
-        mail.parse,
-        raw,
-        message_id=message_id,
-        max_bytes=s.mail_max_bytes,
-        max_attachments=s.mail_max_attachments,
-        ours=s.mail_from,
-        receiving_host=s.receiving_host,
-    )
+async def open_letter(raw: bytes, message_id: str) -> Letter:
+    """The letter, opened."""
+    most = settings().mail_max_attachments
+    letter = await asyncio.to_thread(mail.parse, raw, message_id=message_id, max_attachments=most, **_terms())
     for warning in letter.warnings:
         log.warning("%s", warning)
-    return letter, received_at
+    return letter
+
+
+def _terms() -> dict[str, Any]:
+    s = settings()
+    return {"max_bytes": s.mail_max_bytes, "ours": s.mail_from, "receiving_host": s.receiving_host}
 
 
 async def recognise(letter: Letter) -> Site:
@@ -185,11 +189,15 @@ async def recognise(letter: Letter) -> Site:
 @task(name="prepare attachments", cache_policy=NO_CACHE, retries=0)
 async def prepare_attachments(letter: Letter, site: Site) -> list[MediaResult]:
     """What came with the letter, as web media in the site's bucket."""
-    files = [MediaFile(a.filename, a.content, a.original_filename) for a in letter.attachments]
+    files = await asyncio.to_thread(_decoded, letter)
     if not files:
         return []
     store = MediaStore(BucketShelf(client("s3"), Names.media_bucket(site.project, site.domain)))
     return await prepare(files, store, message_id=letter.message_id)
+
+
+def _decoded(letter: Letter) -> list[MediaFile]:
+    return [MediaFile(a.filename, a.content, a.original_filename) for a in letter.attachments]
 
 
 @task(name="enter into the book", cache_policy=NO_CACHE, retries=0)

@@ -1,6 +1,6 @@
 """Mail: opening letters, who may speak, putting answers together."""
 
 from postroom.mail.letter import Attachment, Letter
-from postroom.mail.opening import parse
+from postroom.mail.opening import outside, parse
 
-__all__ = ["Attachment", "Letter", "parse"]
+__all__ = ["Attachment", "Letter", "outside", "parse"]

@@ -10,7 +10,7 @@ from postroom.mail.flowed import unflow
 from postroom.mail.letter import Attachment
 from postroom.mail.parts import Cutter, Part
 
-MAX_FLOWED = 2_000_000  # characters; what is longer keeps its line breaks
+MAX_FLOWED = 2_000_000  # characters of all parts together; what comes after them keeps its line breaks
 _BODY_TYPES = ("text/plain", "text/html", "text/enriched", "text/richtext")
 _SHADOWS = ("text/x-amp-html", "text/watch-html", "text/x-watch-html")  # the same words once more, for other screens
 
@@ -44,12 +44,14 @@ class Contents:
     @property
     def text(self) -> str:
         out = []
+        room = html_text.MAX_CHARACTERS  # for all passages together: a mail may have a thousand
         for passage in self.passages:
             plain = (passage.plain or "").strip("\n")
             if not plain.strip() and passage.html:
-                if len(passage.html) > html_text.MAX_CHARACTERS:
+                if len(passage.html) > room:
                     self.warn("the HTML was too long to be turned into text as a whole; its beginning was")
-                plain = html_text.to_text(passage.html)
+                plain = html_text.to_text(passage.html, room)
+                room = max(0, room - len(passage.html))
             if plain.strip():
                 out.append(plain)
         return "\n\n".join(out) if len(out) > 1 else (out[0] if out else "")
@@ -69,6 +71,7 @@ class _Reader:
         self.cutter = cutter
         self.found = Contents()
         self.fallback: list[Passage] = []
+        self.unflowed = 0
 
     def walk(self, part: Part, *, is_root: bool = False, among: str = "", index: int = 0) -> list[Passage]:
         try:
@@ -145,7 +148,8 @@ class _Reader:
             return Passage(html=text)
         if part.content_type in ("text/enriched", "text/richtext"):
             return Passage(plain=re.sub(r"<[^<>\n]{0,80}>", "", text))
-        if part.parameters.get("format", "").lower() == "flowed" and len(text) <= MAX_FLOWED:
+        if part.parameters.get("format", "").lower() == "flowed" and self.unflowed + len(text) <= MAX_FLOWED:
+            self.unflowed += len(text)
             text = unflow(text, delete_space=part.parameters.get("delsp", "").lower() == "yes")
         return Passage(plain=text)
 

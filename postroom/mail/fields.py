@@ -25,6 +25,7 @@ class Fields:
 
     items: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    cut: bool = False  # whether fields were left out: nobody knows then what else they say
 
     def all(self, name: str) -> list[str]:
         wanted = name.lower()
@@ -50,7 +51,7 @@ def split(raw: bytes, start: int, end: int) -> tuple[Fields, int]:
     position, kept, size, dropping = start, 0, 0, False  # bytes kept of all fields, bytes of the one being read
     while position < end:
         if position - start > MAX_READ_BYTES:
-            _once(fields, _TOO_LARGE)
+            _too_large(fields)
             blank = _BLANK.search(raw, position - 1, end)
             position = blank.end() if blank else end
             break
@@ -73,7 +74,7 @@ def split(raw: bytes, start: int, end: int) -> tuple[Fields, int]:
         elif found:
             dropping = len(names) >= MAX_FIELDS or kept > MAX_HEADER_BYTES
             if dropping:
-                _once(fields, _TOO_LARGE)
+                _too_large(fields)
             else:
                 names.append(found[1])
                 values.append([bare[found.end() :] + line[len(bare) :]])
@@ -95,7 +96,7 @@ def split(raw: bytes, start: int, end: int) -> tuple[Fields, int]:
             _once(fields, "a header field was longer than 64 KB and was cut")
         total += len(value)
         if total > MAX_HEADER_BYTES:
-            _once(fields, _TOO_LARGE)
+            _too_large(fields)
             break
         fields.items.append((name.decode("ascii"), text_of(value, hint).strip()))
     return fields, position
@@ -122,6 +123,11 @@ def _more_header(raw: bytes, position: int, end: int) -> bool:
             return True
         position = stop + 1
     return False
+
+
+def _too_large(fields: Fields) -> None:
+    fields.cut = True
+    _once(fields, _TOO_LARGE)
 
 
 def _once(fields: Fields, warning: str) -> None:

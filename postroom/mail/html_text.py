@@ -54,22 +54,24 @@ _SKIPPED = frozenset(
     # not the head: it may lack its end, and whatever else of it holds words is here by itself
     ["script", "style", "title", "noscript", "template", "svg", "math", "object", "iframe", "select", "xml"]
 )
+_OPENS = re.compile(r"<(?=/?[a-zA-Z]|[!?])")  # any other `<` is a word, however many there are
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]*)")
 _ATTRIBUTE = re.compile(r"""\b(href|alt)\s*=\s*("[^"]*"|'[^']*'|[^\s>"']+)""", re.I)
 _SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
 
 
-def to_text(source: str) -> str:
+def to_text(source: str, limit: int = MAX_CHARACTERS) -> str:
     """Readable text of an HTML body: quotes begin with `> `, list items with `- `, links show where they lead."""
     page = _Page()
-    source = source[:MAX_CHARACTERS]
+    source = source[:limit]
     patience = 20  # for tags that don't end outside quotes: each is looked for far ahead
     position, end = 0, len(source)
     while position < end:
-        opened = source.find("<", position)
-        if opened < 0:
+        found = _OPENS.search(source, position)
+        if found is None:
             page.words(source[position:])
             break
+        opened = found.start()
         if opened > position:
             page.words(source[position:opened])
         if source.startswith("<!--", opened):
@@ -77,10 +79,6 @@ def to_text(source: str) -> str:
             position = close + 3 if close >= 0 else end
             continue
         name = _TAG.match(source, opened)
-        if name is None and source[opened + 1 : opened + 2] not in ("!", "?"):
-            page.words("<")
-            position = opened + 1
-            continue
         plain = source.find(">", opened)
         outside = _tag_end(source, opened, plain) if patience else plain
         patience -= outside is None

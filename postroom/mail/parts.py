@@ -82,7 +82,7 @@ class Cutter:
         header, body = fields.split(source, start, end)
         for warning in header.warnings:
             self.warn(warning)
-        part = _described(header, default, source, body, end)
+        part = described(header, default, source, body, end)
         if part.content_type.startswith("multipart/"):
             self._open(part, depth)
         return part
@@ -169,7 +169,8 @@ def _without_newline(source: bytes, begins: int, at: int) -> int:
     return at
 
 
-def _described(header: Fields, default: str, source: bytes, start: int, end: int) -> Part:
+def described(header: Fields, default: str, source: bytes, start: int, end: int) -> Part:
+    """The part with this header, unopened: its body lies between start and end."""
     kind, given = default, {}
     for value in header.all("content-type"):
         head, found = parameters.parse(value)

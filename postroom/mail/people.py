@@ -103,6 +103,8 @@ def _choose_sender(people: People, senders: list[tuple[str, str]], fields: Field
     if count > 1:
         people.sender_problem = "there is more than one From line"
         people.warnings.append("more than one From line; the first was taken, and none may be believed")
+    elif fields.cut:
+        people.sender_problem = "the header is too large to be read as a whole"
     elif len({address for _, address in senders}) > 1:
         people.sender_problem = people.sender_problem or "the From line names more than one sender"
         people.warnings.append("From names more than one sender; the first was taken")

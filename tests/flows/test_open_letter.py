@@ -6,17 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.email_to_site import Arrival, open_letter
+from flows.email_to_site import Arrival
 from postroom.aws.clients import client
 from postroom.aws.names import Names
 from postroom.errors import Refused
+from postroom.mail import mailbox
 from postroom.mail.mailbox import MailNotThere
 from postroom.settings import settings
 
 
 async def test_a_mail_that_is_not_in_the_bucket_is_named_and_kept_for_a_retry(provisioned: Names) -> None:
     with pytest.raises(MailNotThere, match="there is no mail at s3://") as failed:
-        await open_letter.fn(provisioned.mail_bucket, "incoming/absent", "absent")
+        mailbox.fetch(provisioned.mail_bucket, "incoming/absent")
     assert failed.value.retryable
 
 
@@ -35,7 +36,7 @@ async def test_a_mail_over_the_limit_is_refused_and_put_aside_with_the_reason(pr
     key, raw = f"incoming/{message_id}", b"From: a@example.com\r\n\r\n" + b"a" * 5000
     client("s3").put_object(Bucket=bucket, Key=key, Body=raw)
     with pytest.raises(Refused, match="the limit is 5000") as refused:
-        await open_letter.fn(bucket, key, message_id)
+        mailbox.fetch(bucket, key)
     await Arrival(bucket, key, message_id, f"email:{message_id}").set_aside(None, refused.value)
     aside = client("s3").get_object(Bucket=bucket, Key=f"quarantine/{message_id}")["Body"].read()
     reason = json.loads(

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.errors import Refused, Unparsable
-from postroom.mail import parse
-from tests.postroom.mail.letters import PNG, multipart, raw, received
+from postroom.mail import outside, parse
+from postroom.mail.trust import may_speak
+from tests.postroom.mail.letters import PNG, SENDER, multipart, raw, received
 from tests.postroom.mail.test_tnef import mail as with_winmail
 from tests.postroom.mail.test_tnef import winmail
 
@@ -28,6 +29,28 @@ def survives(data: bytes) -> None:
     except (Refused, Unparsable):
         pass
     assert time.process_time() - began < ALLOWED_SECONDS
+
+
+@pytest.mark.parametrize("html", ["<" * 2_000_000, "<p>x" * 400_000], ids=["no-tags", "tags"])
+def test_all_the_html_of_a_mail_is_read_within_one_budget(html: str) -> None:
+    part = f"Content-Type: text/html\r\n\r\n{html}"
+    survives(multipart("mixed", *[part] * 15))
+
+
+def test_the_outside_of_a_letter_says_the_same_as_the_letter_opened() -> None:
+    mail = received(multipart("mixed", "Content-Type: text/plain\r\n\r\nHello", "Content-Type: text/html\r\n\r\n<p>x"))
+    unopened, letter = outside(mail), parse(mail)
+    assert (unopened.text, unopened.attachments) == ("", [])
+    contents = ("text", "instruction", "html", "attachments", "warnings")
+    assert [{k: v for k, v in one.as_json().items() if k not in contents} for one in (unopened, letter)] == [
+        {k: v for k, v in letter.as_json().items() if k not in contents}
+    ] * 2
+
+
+def test_a_header_that_was_cut_may_hide_another_sender() -> None:
+    letter = outside(received(raw(f"From: {SENDER}", *(f"X-{n}: a" for n in range(1100)), "From: a@b.example")))
+    assert (letter.from_, letter.from_problem) == (SENDER, "the header is too large to be read as a whole")
+    assert not may_speak(letter, [SENDER]).allowed
 
 
 def _whole_mails() -> list[bytes]:
