@@ -29,11 +29,12 @@ from postroom.ledger import Holding
 from postroom.ledger.book import Book, open_book
 from postroom.ledger.instructions import Instruction, alike
 from postroom.settings import settings
+from postroom.sites.changes import touched
 from postroom.sites.deploy import deploy, publish
 from postroom.sites.repository import MAIN, Merged
 from postroom.sites.sandbox import layers
 from postroom.sites.screenshot import screenshot
-from postroom.sites.studio import Edited, Studio, pages_changed
+from postroom.sites.studio import Edited, Studio, what_changed
 
 log = logging.getLogger("postroom.flows")
 
@@ -232,9 +233,10 @@ class Edit:
         built = edited.built if edited is not None and as_built else await studio.build(MAIN)
         deployed = await asyncio.to_thread(deploy, built.dist, places.edit_bucket, check=holding.check)
         reached("deployed", self.project)
-        pages, patch = await asyncio.to_thread(pages_changed, place.repository, merged)
-        picture = await screenshot(built.dist, pages[0] if pages else "/")
         output = dict(edited.result.output or {}) if edited is not None else {}
+        files, patch = await asyncio.to_thread(what_changed, place.repository, merged)
+        pages = await asyncio.to_thread(touched, built.dist, files, output.get("pages") or (), deployed.uploaded)
+        picture = await screenshot(built.dist, pages[0] if pages else "/")
         told = answering.Told(
             summary=str(output.get("summary") or merged.told or answering.plain_summary(wanted)),
             pages=tuple(pages),

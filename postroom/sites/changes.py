@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
 
 from postroom.sites.git import git
 from postroom.sites.repository import Repository
@@ -64,3 +67,31 @@ def pages_of(paths: Iterable[str]) -> list[str]:
         name = "" if name == "index" else name.removesuffix("/index")
         found.append(f"/{name}/" if name else "/")
     return sorted(set(found))
+
+
+def touched(dist: Path, sources: Iterable[str], said: Sequence[object] = (), deployed: Iterable[str] = ()) -> list[str]:
+    """Addresses of the pages that an edit changed, each of them there to be looked at.
+
+    Source files tell of some; `said` are those its maker names, for a page may be made of data or of a layout.
+    When neither helps, the pages whose files went out (`deployed`) are it: all of them, after a change of the frame.
+    """
+    there = {_spoken(address): address for address in _addresses(dist)}
+    named = [*pages_of(sources), *(one for one in said if isinstance(one, str))]
+    found = {there[spoken] for one in named if (spoken := _spoken(one)) in there}
+    return sorted(found or {_address(key) for key in deployed if key.endswith(".html")} & set(there.values()))
+
+
+def _addresses(dist: Path) -> list[str]:
+    keys = (path.relative_to(dist).as_posix() for path in dist.rglob("*.html"))
+    return [_address(key) for key in keys if key not in ("404.html", "500.html")]  # shown in another page's place
+
+
+def _address(key: str) -> str:
+    """Where a visitor finds a built file: `/news/` for `news/index.html`."""
+    return "/" + (key.removesuffix("index.html") if key == "index.html" or key.endswith("/index.html") else key)
+
+
+def _spoken(address: str) -> str:
+    """The page meant by an address, however it is written: `news`, `/news/`, `/news/index.html#today`."""
+    path = unquote(re.split(r"[?#]", re.sub(r"^https?://[^/]*", "", address.strip()))[0]).strip("/")
+    return path.removesuffix(".html").removesuffix("index").strip("/").casefold()

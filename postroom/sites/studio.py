@@ -259,8 +259,8 @@ async def told(wish: Wish, directory: Path) -> Instruction:
     return replace(wish.instruction, media=tuple(media))
 
 
-def pages_changed(repository: Repository, merged: Merged) -> tuple[list[str], str]:
-    """The pages that a merge touched, and the difference as a patch."""
+def what_changed(repository: Repository, merged: Merged) -> tuple[list[str], str]:
+    """The files that a merge touched, and the difference as a patch."""
     before = merged.parent or f"{merged.commit}^"
     files = changes.changed_files(repository, before, merged.commit)
-    return changes.pages_of(change.path for change in files), changes.diff(repository, before, merged.commit)
+    return [change.path for change in files], changes.diff(repository, before, merged.commit)
