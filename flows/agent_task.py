@@ -18,26 +18,33 @@ from typing import Any
 from prefect import flow
 from prefect import task as step
 from prefect.cache_policies import NO_CACHE
-from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError, concurrency
+from prefect.concurrency.asyncio import (
+    AcquireConcurrencySlotTimeoutError,
+    ConcurrencySlotAcquisitionError,
+    concurrency,
+)
 from prefect.states import Completed, State
 
 from flows import job_news, runs, show
 from flows.once import PutOff, Subject, once, own_key
 from postroom.agent.job import Job
 from postroom.agent.tries import Tried, run_tries
-from postroom.errors import BadInput, Misconfigured, Missing, PostroomError, classify
+from postroom.errors import BadInput, Misconfigured, Missing, PostroomError, RateLimited, classify
 from postroom.ledger import Holding, Work
 from postroom.ledger.book import open_book
 from postroom.settings import settings
 from postroom.tasks import record
 from postroom.tasks.definitions import Definitions
 from postroom.tasks.results import Document, Results
+from postroom.tasks.standing import newest
 from postroom.tasks.task import Task, job_of, read_task
 from postroom.tasks.tray import Tray
 
 log = logging.getLogger("postroom.flows")
 LIMIT = "agent-tasks"
 SLOT_SECONDS = 60  # the shortest lease that Prefect gives: the place of a killed run is free again after that
+PLACE_SECONDS = 60.0  # waited for a place; longer would hold a lease and a process for nothing
+COME_BACK_SECONDS = 30.0  # then the task is put off
 
 
 @flow(name="agent-task", flow_run_name="task {request_id}", retries=0)
@@ -137,17 +144,39 @@ async def parents_of(task: Task) -> dict[str, Any]:
     for name, request_id in task.waits_for.items():
         result = await asyncio.to_thread(Results(request_id).latest)
         if result is None:
-            raise Missing(f"the task builds on {name!r}, but there is no result of the task {request_id}")
+            raise await asyncio.to_thread(_without, name, request_id)
         found[name] = result["text"] if result["output"] is None else result["output"]
     return found
 
 
+def _without(name: str, request_id: str) -> PostroomError:
+    """What a parent without a result means: one that is still to be done is waited for, which costs no attempt."""
+    row = newest(open_book(), request_id)
+    if row is not None and not row.terminal:
+        return RateLimited(
+            f"the task builds on {name!r}, and {request_id} is {row.state}", retry_after=COME_BACK_SECONDS
+        )
+    ended = f": it is {row.state}" if row is not None else ""
+    return Missing(f"the task builds on {name!r}, but there is no result of the task {request_id}{ended}")
+
+
 @asynccontextmanager
 async def a_place() -> AsyncIterator[None]:
-    """One of the places for agents, over all machines; how many there are can be changed in the Prefect UI."""
-    slot = concurrency(LIMIT, lease_duration=SLOT_SECONDS, strict=True, raise_on_lease_renewal_failure=False)
+    """One of the places for agents, over all machines; how many there are can be changed in the Prefect UI.
+
+    When none gets free in time the task is put off: that is no attempt, and the time is not that of the work.
+    """
+    slot = concurrency(
+        LIMIT,
+        timeout_seconds=PLACE_SECONDS,
+        lease_duration=SLOT_SECONDS,
+        strict=True,
+        raise_on_lease_renewal_failure=False,
+    )
     try:
         await slot.__aenter__()
+    except AcquireConcurrencySlotTimeoutError:
+        raise RateLimited(f"all places of {LIMIT} are taken", retry_after=COME_BACK_SECONDS) from None
     except ConcurrencySlotAcquisitionError as error:
         found = classify(error.__cause__) if error.__cause__ is not None else None  # without one the limit is missing
         if found is None or isinstance(found, BadInput):

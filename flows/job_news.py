@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from flows import jobs
+from postroom.errors import classify
 from postroom.ledger import Row
 from postroom.ledger.book import Book
 
@@ -17,11 +18,15 @@ LISTENERS: list[Listener] = [jobs.hear_of_task]  # (the book, the task as it was
 
 
 async def after_task(book: Book, task: Mapping[str, Any], key: str) -> None:
-    """Tell the listeners, if the task has ended. Told at least once, unless the process dies just here or the
-    sweeper ended the task: whoever relies on it must also look for itself now and then."""
+    """Tell the listeners, if the task has ended; never raises. Told at least once, unless the process dies just here,
+    the book is away or the sweeper ended the task: whoever relies on it must also look for itself now and then."""
     if not LISTENERS:
         return
-    row = await asyncio.to_thread(book.leases.find, key)
+    try:
+        row = await asyncio.to_thread(book.leases.find, key)
+    except Exception as error:  # how the task ended is decided already
+        log.warning("whether %s has ended can't be read, so nobody is told: %s", key, classify(error))
+        return
     if row is None or not row.terminal:
         return
     for listener in LISTENERS:

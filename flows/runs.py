@@ -81,8 +81,11 @@ async def introduce(name: str, tags: Iterable[str] = ()) -> None:
     changes: dict[str, Any] = {"name": readable(name, 120)}
     if more := [tag for tag in tags if tag not in known]:
         changes["tags"] = known + more
-    async with get_client() as client:
-        await client.update_flow_run(UUID(str(run_id)), **changes)
+    try:
+        async with get_client() as client:
+            await client.update_flow_run(UUID(str(run_id)), **changes)
+    except Exception as error:
+        log.warning("the run keeps the name that it has: %s", classify(error))
 
 
 def readable(text: str, limit: int = 80) -> str:

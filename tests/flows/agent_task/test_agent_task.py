@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
@@ -148,6 +149,49 @@ async def test_a_parent_without_a_result_is_named(room: Room, model: Model) -> N
     assert state.is_failed()
     assert (room.said("Failed")["category"], room.row.attempts) == ("not-found", 1)
     assert "nobody" in room.said("Failed")["reason"]
+
+
+async def test_a_parent_that_is_still_worked_on_is_waited_for_and_one_that_failed_is_not(
+    room: Room, model: Model
+) -> None:
+    parent = f"{room.request_id}-parent"
+    builds_on = {"prompt": "Paint it {{parents.first.colour}}.", "parents": {"first": parent}}
+    room.book.leases.enter(f"task:{parent}", "task", None)
+    state = await room.run(**builds_on)
+    assert (state.name, room.row.state, room.row.attempts) == ("Put off", State.WAITING, 0)
+    assert parent in room.said("Put Off")["reason"]
+    room.book.leases.close(f"task:{parent}", State.FAILED, "torn")
+    room.due_now()
+    assert (await room.run(**builds_on)).is_failed()
+    assert "it is failed" in room.said("Failed")["reason"]
+
+
+async def test_a_task_that_gets_no_place_is_put_off_without_an_attempt(
+    room: Room, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = f"taken-{uuid.uuid4().hex}"
+    await make_limit(1, name=limit)
+    monkeypatch.setattr("flows.agent_task.LIMIT", limit)
+    monkeypatch.setattr("flows.agent_task.PLACE_SECONDS", 1.0)
+    async with get_client() as client:
+        await client.increment_concurrency_slots([limit], 1, mode="concurrency")
+    state = await room.run()
+    assert (state.name, room.row.state, room.row.attempts) == ("Put off", State.WAITING, 0)
+    assert "places" in room.said("Put Off")["reason"]
+    assert model.requests == []
+
+
+async def test_a_name_that_can_not_be_given_and_news_that_can_not_be_told_change_no_outcome(
+    room: Room, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise ConnectionError("nobody is there")
+
+    monkeypatch.setattr("flows.runs.get_client", away)
+    monkeypatch.setattr("flows.agent_task.open_book", lambda: SimpleNamespace(leases=SimpleNamespace(find=away)))
+    model.script(say("Ok."))
+    assert (await room.run()).is_completed()
+    assert room.row.state is State.DONE
 
 
 async def test_whoever_listens_hears_of_the_end(room: Room, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
