@@ -16,7 +16,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
-from postroom.errors import Missing
+from postroom.errors import Missing, classify
 from postroom.ledger import Book, Event, Work
 
 log = logging.getLogger("postroom.flows")
