@@ -17,10 +17,10 @@ from prefect.cache_policies import NO_CACHE
 from prefect.states import Completed, State
 
 from flows import runs, show
-from flows.jobs import at_once, begin_task
+from flows.jobs import begin_task
 from postroom.ledger.book import open_book
 from postroom.logs import correlate
-from postroom.tasks.job_book import Job, Jobs
+from postroom.tasks.job_book import Job, Jobs, at_once
 from postroom.tasks.job_picture import mermaid, plain
 from postroom.tasks.job_state import Standing, Stands
 

@@ -14,17 +14,11 @@ from prefect.exceptions import ObjectNotFound
 from flows.runs import ask_for
 from postroom.errors import Missing
 from postroom.ledger import Book, Event, Row, Work
-from postroom.settings import Settings
-from postroom.tasks.job_book import Job, Jobs
+from postroom.tasks.job_book import Job, Jobs, at_once
 from postroom.tasks.job_plan import request_id
 
 log = logging.getLogger("postroom.flows")
 DEPLOYMENT = "agent-job"
-
-
-def at_once(settings: Settings) -> int:
-    """Tasks of one job that are under way together; more would only start machines that wait for their turn."""
-    return 2 * settings.task_concurrency
 
 
 def step_work(job_id: str, key: str) -> Work:

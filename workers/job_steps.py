@@ -7,7 +7,7 @@ Scheduled, Paused                       left alone
 Pending, Running: not for long          left alone
 ended, or Pending, Running: for long    run again, at growing distances
 so often in vain                        the job is given up
-Cancelled                               left alone: a person wants it so
+Cancelled                               left alone: a person wants it so, until `postroom job resume`
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 
 from prefect.client.schemas.objects import FlowRun, StateType
 
-from flows.jobs import at_once, step_work
+from flows.jobs import step_work
 from postroom.errors import Missing, PostroomError
 from postroom.settings import Settings
-from postroom.tasks.job_book import Jobs
+from postroom.tasks.job_book import Jobs, at_once
 from workers.asking import Asking
 from workers.intake import BookCalls
 

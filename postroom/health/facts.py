@@ -12,6 +12,7 @@ from postroom.ledger.dynamo import plain_item, query, wire, wire_item
 from postroom.ledger.entities import NOUNS
 from postroom.ledger.leases import TAKE_OVER
 from postroom.ledger.rows import Row
+from postroom.tasks.job_book import Jobs, at_once
 
 MINUTE, HOUR = 60_000, 3_600_000
 LOOK_BACK = 24 * HOUR
@@ -49,6 +50,7 @@ class Facts:
     failures: Sequence[str] = ()  # what failed in the last hour, each once
     failures_a_day: int = 0
     sensor_sign: int | None = None
+    owing: Sequence[tuple[str, int]] = ()  # jobs that owe a step, since when nothing has happened to them
     late_runs: Sequence[tuple[str, int]] = ()  # name of the flow, since when
     silent_pools: Sequence[str] = ()  # pools without a worker that reports
     prefect_answers: bool = True
@@ -75,6 +77,7 @@ def gather(book: Book, *, dead_letters: int) -> Facts:
         last_success=_last_success(book, now),
         failures=[each for each, at in failures.items() if at >= now - HOUR],
         failures_a_day=len(failures),
+        owing=_owing(book),
         sensor_sign=plain_item(sensor)["touched_at"] if sensor else None,
     )
 
@@ -121,6 +124,16 @@ def _moved(book: Book, queues: Iterable[str]) -> dict[str, int]:
         newest = [_newest(book, f"{noun} {what}") for what in MOVES] if noun else []
         if seen := [at for at in newest if at is not None]:
             found[name] = max(seen)
+    return found
+
+
+def _owing(book: Book) -> list[tuple[str, int]]:
+    jobs, found = Jobs(book), []
+    for job_id in jobs.open():
+        if (job := jobs.find(job_id)) is not None:
+            seen = jobs.standing(job)
+            if job.owes(seen, at_once(book.settings)):
+                found.append((job_id, job.quiet_since(seen)))
     return found
 
 

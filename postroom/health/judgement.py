@@ -10,6 +10,7 @@ from postroom.health.facts import MINUTE, Facts, Working
 from postroom.settings import Settings
 
 SENSOR_SECONDS = 120
+OWED_MINUTES = 15  # a step that fails is run again at distances of up to five
 NOTHING_IN = "Nothing that arrives is taken in."
 
 
@@ -44,7 +45,7 @@ def health_of(work: Working, now: int, s: Settings) -> Health:
 
 def troubles(facts: Facts, s: Settings) -> list[Trouble]:
     """All that is wrong, most of all first."""
-    found = [*_work(facts, s), *_queues(facts, s), *_results(facts, s), *_house(facts, s)]
+    found = [*_work(facts, s), *_jobs(facts), *_queues(facts, s), *_results(facts, s), *_house(facts, s)]
     return sorted(found, key=lambda each: (each.severity != "critical", each.key))
 
 
@@ -57,6 +58,13 @@ def _work(facts: Facts, s: Settings) -> Iterator[Trouble]:
             yield Trouble(f"work:{work.key}", "critical", f"A {work.job} has been worked on for {taken}", about)
         elif health is not Health.HEALTHY:
             yield Trouble(f"work:{work.key}", health.value, f"A {work.job} gives no sign of life since {silent}", about)
+
+
+def _jobs(facts: Facts) -> Iterator[Trouble]:
+    for job_id, since in facts.owing:
+        if facts.now - since > OWED_MINUTES * MINUTE:
+            said = f"Its next step was cancelled, or comes to nothing. To go on: postroom job resume {job_id}"
+            yield Trouble(f"job:{job_id}", "warning", f"A job stands still for {_minutes(facts.now - since)}", said)
 
 
 def _queues(facts: Facts, s: Settings) -> Iterator[Trouble]:

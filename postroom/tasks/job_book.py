@@ -13,18 +13,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from postroom.errors import BadInput, Missing
 from postroom.ledger import Book, Event, State
 from postroom.ledger.dynamo import ConditionFailed, Item, plain_item, query, transact, wire, wire_item
 from postroom.ledger.rows import Row
+from postroom.settings import Settings
 from postroom.tasks.job_plan import Plan, Step, read_steps
 from postroom.tasks.job_state import Standing, Stands, standing, task_key
 
 MAX_BYTES = 262_144  # of one submission: it has to fit into a row
 KEPT_PARTS = 500
+
+
+def at_once(settings: Settings) -> int:
+    """Tasks of one job that are under way together; more would only start machines that wait for their turn."""
+    return 2 * settings.task_concurrency
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Job:
     entered_at: int = 0
     ended_at: int | None = None
     reason: str | None = None
+    touched_at: int = 0
 
     @property
     def id(self) -> str:
@@ -57,6 +64,11 @@ class Job:
         """Whether there is something to be done for it."""
         untold = self.told < self.rounds and bool(seen.those(Stands.FAILED))
         return not self.state.terminal and (seen.over or untold or bool(self.next_tasks(seen, at_once)))
+
+    def quiet_since(self, seen: Standing) -> int:
+        """When something last happened to it or to one of its tasks."""
+        rows = seen.rows.values()
+        return max(self.entered_at, self.touched_at, *(max(row.touched_at, row.ended_at or 0) for row in rows))
 
     def step_key(self, seen: Standing) -> str:
         """The key of the step that what was seen calls for: whoever sees the same asks for the same step."""
@@ -184,6 +196,7 @@ class Jobs:
             row.entered_at,
             row.ended_at,
             row.reason,
+            row.touched_at,
         )
 
     def _part_of(self, job_id: str, number: int) -> tuple[Step, ...]:
@@ -238,11 +251,15 @@ class Jobs:
         return self._if_so({"Update": change}, event)
 
     def resume(self, job_id: str) -> tuple[Job, list[str]]:
-        """The job, open again, and the tasks that get a new attempt: those that had failed. The rest is kept."""
+        """The job, open again, and the tasks that get a new attempt: those that had failed. The rest is kept.
+
+        One that owes a step goes on too: the step may have been cancelled, and another round asks for another.
+        """
         while True:
             job = self.read(job_id)
-            failed = self.standing(job).those(Stands.FAILED)
-            if not failed and job.state is not State.FAILED:
+            seen = self.standing(job)
+            failed = seen.those(Stands.FAILED)
+            if not failed and job.state is not State.FAILED and not job.owes(seen, at_once(self._book.settings)):
                 return job, []
             change = self._change(
                 job_id,
@@ -273,14 +290,21 @@ class Jobs:
         return number
 
     def give_up(self, job: Job, reason: str) -> bool:
-        """Ends a job that can't be moved on."""
+        """Ends a job that can't be moved on, and tells of the failure if that was not told yet."""
+        now = self._book.clock.now_ms()
         change = self._change(
-            job.id, "SET #state = :state, #ended = :now, #reason = :reason REMOVE #open", "attribute_exists(#open)"
+            job.id,
+            "SET #state = :state, #ended = :now, #reason = :reason, #told = :rounds REMOVE #open",
+            "attribute_exists(#open) AND #told = :told",
         )
-        names = {"#state": "state", "#ended": "ended_at", "#reason": "reason", "#open": "open"}
+        names = {"#state": "state", "#ended": "ended_at", "#reason": "reason", "#open": "open", "#told": "told"}
         change["ExpressionAttributeNames"] = names
-        change["ExpressionAttributeValues"] = self._values(state=State.FAILED.value, reason=reason)
-        return self._if_so({"Update": change}, _event(job.id, "Completed", status="failed", reason=reason))
+        change["ExpressionAttributeValues"] = self._values(
+            state=State.FAILED.value, reason=reason, rounds=job.rounds, told=job.told
+        )
+        alarm = [_event(job.id, "Failure Detected", reason=reason)] if job.told < job.rounds else []
+        ended = replace(_event(job.id, "Completed", status="failed", reason=reason), at_ms=now + 1)  # after the alarm
+        return self._if_so({"Update": change}, *(replace(each, at_ms=now) for each in alarm), ended)
 
     # writing
 
@@ -302,9 +326,9 @@ class Jobs:
         events = self._book.events
         transact(self._db, [events.put(events.stamped(each)) if isinstance(each, Event) else each for each in writes])
 
-    def _if_so(self, change: Item, event: Event) -> bool:
+    def _if_so(self, change: Item, *events: Event) -> bool:
         try:
-            self._transact(change, event)
+            self._transact(change, *events)
         except ConditionFailed:
             return False
         return True

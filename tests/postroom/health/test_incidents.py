@@ -17,6 +17,8 @@ from postroom.ledger import Book, Event, Granted, State
 from postroom.ledger.book import new_holder
 from postroom.ledger.clock import Clock
 from postroom.settings import load
+from postroom.tasks.job_book import Jobs
+from postroom.tasks.job_plan import read_plan
 from tests.fixtures.slack import TOKEN, FakeSlack
 
 
@@ -261,6 +263,18 @@ def test_work_that_has_ended_or_waits_for_a_person_or_its_hour_is_no_alarm_howev
     watch.forward(90)
     sensor_lives(book)
     assert troubles(gather(book, dead_letters=3), book.settings) == []  # three letters wait for a review
+
+
+def test_a_job_owes_its_step_since_something_last_happened_to_it(book: Book, watch: Watch) -> None:
+    jobs = Jobs(book)
+    jobs.create(read_plan({"name": "j", "tasks": [{"id": "a", "prompt": "x"}]}, job_id="j1"))
+    entered = jobs.read("j1").entered_at
+    watch.forward(20)
+    assert gather(book, dead_letters=0).owing == [("j1", entered)]
+    lease = begin(book, jobs.read("j1").key_of("a")).lease
+    assert gather(book, dead_letters=0).owing == []
+    done = book.leases.finish(lease, State.DONE)
+    assert gather(book, dead_letters=0).owing == [("j1", done.ended_at)]
 
 
 def test_a_queue_that_is_never_seen_empty_has_an_age(book: Book, watch: Watch) -> None:

@@ -81,6 +81,10 @@ def test_a_queue_that_is_held_back_is_no_alarm_while_its_work_begins_and_ends() 
     assert found(**waits, moved={"q": minutes_ago(16)}, last_success=minutes_ago(16)) == ["queue-age:q"]
 
 
+def test_a_job_that_owes_a_step_for_long_is_told() -> None:
+    assert found(owing=[("j1", minutes_ago(14)), ("j2", minutes_ago(16))]) == ["job:j2"]
+
+
 def test_a_silent_sensor_silent_pools_late_runs_and_a_silent_prefect_are_alarms() -> None:
     assert found(sensor_sign=None) == ["sensor"]
     assert found(sensor_sign=minutes_ago(3)) == ["sensor"]

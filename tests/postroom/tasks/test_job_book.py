@@ -97,6 +97,33 @@ def test_a_failure_is_told_once_and_resume_runs_only_what_is_missing(book: Book)
     assert jobs.resume("j1")[1] == []
 
 
+def test_a_job_whose_step_was_cancelled_asks_for_another_when_it_is_resumed(book: Book) -> None:
+    jobs = Jobs(book)
+    jobs.create(plan(task("a")))
+    job = jobs.read("j1")
+    asked = job.step_key(jobs.standing(job))
+    job, again = jobs.resume("j1")
+    assert again == []
+    assert job.step_key(jobs.standing(job)) != asked
+    end(book, job, "a")
+    assert jobs.finish(job, jobs.standing(job))
+    assert jobs.resume("j1")[0].rounds == job.rounds, "done is done"
+
+
+def test_a_job_that_is_given_up_raises_the_alarm_unless_it_was_raised(book: Book) -> None:
+    jobs = Jobs(book)
+    jobs.create(plan(task("a")))
+    assert jobs.give_up(jobs.read("j1"), "its step failed 20 times")
+    assert not jobs.give_up(jobs.read("j1"), "again")
+    assert told(book) == ["Job Created", "Job Failure Detected", "Job Completed"]
+    jobs.resume("j1")
+    job = jobs.read("j1")
+    end(book, job, "a", State.FAILED)
+    jobs.tell_failure(job, jobs.standing(job))
+    jobs.give_up(jobs.read("j1"), "its step failed 20 times")
+    assert told(book)[3:] == ["Job Resumed", "Job Failure Detected", "Job Completed"]
+
+
 def test_a_second_failure_after_a_resume_is_told_again(book: Book) -> None:
     jobs = Jobs(book)
     jobs.create(plan(task("a")))
