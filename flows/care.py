@@ -17,7 +17,7 @@ import logging
 
 from blocks.site import Site
 from blocks.sites import all_sites
-from flows import endings
+from flows import endings, runs, show
 from flows.desk import ask_for_edit, summon
 from flows.who_cancelled import cancelled_by_a_person
 from postroom.errors import PostroomError, classify
@@ -25,6 +25,7 @@ from postroom.ledger import Book, Row, State
 from postroom.ledger.desk import SiteRow
 
 log = logging.getLogger("postroom.sites")
+SILENT_MS = 60_000  # a run whose work ended so long ago, and still shows no end, never will
 
 
 class EditFailed(PostroomError):
@@ -44,6 +45,7 @@ async def sites_in_order(book: Book) -> None:
 async def in_order(book: Book, site: Site) -> None:
     """See that one site is owed nothing that nobody works on."""
     desk = await asyncio.to_thread(book.desk.read, site.project)
+    await _show_preempted(book, desk)
     if desk.phase == "idle":
         if not site.paused:  # what waits decides, not the count of what was said: a count may be wrong
             await _ask_on_behalf(book, site.project)
@@ -53,6 +55,19 @@ async def in_order(book: Book, site: Site) -> None:
         await _after_the_end(book, site, desk, row)
     elif desk.phase == "asked":
         await summon(book, site.project)
+
+
+async def _show_preempted(book: Book, desk: SiteRow) -> None:
+    """Edits that made way are named so; the edit that came after them could not wait for their end."""
+    for number, mark in desk.unnamed.items():
+        row = await asyncio.to_thread(book.leases.find, f"edit:{desk.project}:{number}")
+        if row is not None and not row.terminal:
+            continue
+        if row is not None and row.run_id:
+            silent = (row.ended_at or 0) + SILENT_MS < book.clock.now_ms()
+            if not await runs.name_preempted(row.run_id, mark["by"], mark["subject"], patience=0, at_once=silent):
+                continue
+        await asyncio.to_thread(book.desk.named, desk.project, int(number))
 
 
 async def _ask_on_behalf(book: Book, project: str) -> None:
@@ -78,3 +93,4 @@ async def _after_the_end(book: Book, site: Site, desk: SiteRow, row: Row) -> Non
         await endings.failed(book, place, row.key, mine, EditFailed(row.reason or "it ended without a word"))
     log.info("%s: %s had ended as %s; the site is free", desk.project, row.key, row.state)
     await endings.leave(book, desk, desk.generation, seen_to)
+    await show.history(book, desk.project)

@@ -12,7 +12,7 @@ import logging
 from flows import runs
 from postroom.ledger import Book, Work
 from postroom.ledger.desk import Answer, Asked, SiteRow
-from postroom.ledger.instructions import Instruction
+from postroom.ledger.instructions import Instruction, alike
 
 log = logging.getLogger("postroom.flows")
 
@@ -28,14 +28,15 @@ def edit_work(project: str, generation: int) -> Work:
 
 async def ask_for_edit(book: Book, instruction: Instruction) -> Asked:
     """See to it that an edit will gather this instruction: a new one, or the one that is about to begin."""
-    oldest = await asyncio.to_thread(book.instructions.unfinished, instruction.project)
+    waiting = await asyncio.to_thread(book.instructions.unfinished, instruction.project)
     asked = await asyncio.to_thread(
         book.desk.ask,
         instruction.project,
         order=instruction.order,
         by=instruction.message_id,
         subject=instruction.subject,
-        oldest_waiting_at=oldest[0].received_at if oldest else 0,
+        oldest_waiting_at=waiting[0].received_at if waiting else 0,
+        is_next=instruction.message_id in [one.message_id for one in alike(waiting)],
     )
     log.info("%s: %s, by %s", instruction.project, asked.answer, asked.edit_key)
     if asked.answer is Answer.ABSORB:

@@ -91,6 +91,7 @@ class Edit:
                 raise OutOfTime(f"the edit took longer than {seconds} s", limit="time") from None
         if all(one.kind != "publish" for one in self.gathered):  # all of it has ended, maybe in an attempt before this
             await asyncio.to_thread(place.forget_what_was_carried_on, self.book, self.key)
+        await show.history(self.book, self.project)
         await self.release()
         reached("released", self.project)
         return done
@@ -124,6 +125,7 @@ class Edit:
         who = f"/{self.gathered[-1].user}" if self.gathered else ""
         more = f" (and {len(self.gathered) - 1} more)" if len(self.gathered) > 1 else ""
         await runs.introduce(f"{self.project}{who}: {title}{more}", [f"mail:{i.message_id}" for i in self.gathered])
+        await show.history(self.book, self.project)  # also what was preempted for it
 
     async def work(self, place: Workplace, studio: Studio, holding: Holding) -> dict[str, Any]:
         """First what an earlier attempt has put on main already, then the rest."""
@@ -161,7 +163,8 @@ class Edit:
                 await show.usage(self.key, studio.result)
             if not isinstance(error, TimedOut):
                 raise
-            if holding.lease.attempt > 1:  # a stuck agent is tried once more, not thrice
+            # a stuck agent is tried once more, not thrice; attempts that ended otherwise do not count
+            if await asyncio.to_thread(self.book.desk.was_stuck, self.project, self.generation):
                 raise LimitReached(f"twice in a row: {error}", limit="time", safe="It took too long.") from error
             raise
         reached("edited and built", self.project)
@@ -250,7 +253,6 @@ class Edit:
         await show.edit(self.key, places.edit_url, patch, pages, picture)
         await answering.done(self.book, self.key, wanted, told)
         reached("answered", self.project)
-        await show.history(self.book, self.project)
         await asyncio.to_thread(place.forget_interrupted_work)
         return {
             "commit": merged.commit,
@@ -287,6 +289,7 @@ class Edit:
         committed = row.generation == self.generation and row.phase == "committed"
         reason = await endings.cancelled(self.book, self.place, self.key, mine, committed=committed)
         await endings.leave(self.book, row, self.generation, seen_to)
+        await show.history(self.book, self.project)
         return reason
 
     async def make_way(self, by: str, subject: str) -> str:
@@ -302,3 +305,4 @@ class Edit:
             await self.gather()
         await endings.failed(self.book, self.place, self.key, self.gathered, error)
         await self.release()
+        await show.history(self.book, self.project)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 
 from flows import runs
@@ -31,26 +32,41 @@ async def wait_for_predecessor(book: Book, project: str, generation: int) -> Non
             asked = True
         await asyncio.sleep(LOOK_SECONDS)
         row = await asyncio.to_thread(book.leases.read, earlier)
+    silent = row.state is State.WORKING
     if not row.terminal:
-        log.warning("%s was overtaken: its holder gave no sign of life", earlier)
-        row = await asyncio.to_thread(book.leases.close, earlier, State.CANCELLED, "overtaken by a newer edit")
-        await asyncio.to_thread(_note_interruption, book, project, earlier, by)
+        how = "it gave no sign of life" if silent else "it waited for its next attempt"
+        log.warning("%s was overtaken: %s", earlier, how)
+        overtaken = functools.partial(book.leases.close, put_off_too=True)
+        row = await asyncio.to_thread(overtaken, earlier, State.CANCELLED, "overtaken by a newer edit")
+        if not row.terminal:  # its next attempt has begun just now
+            await wait_for_predecessor(book, project, generation)
+            return
+        await asyncio.to_thread(_note_interruption, book, project, earlier, by, f"{how} and was overtaken")
     if row.run_id and preempted:
-        naming = asyncio.create_task(runs.name_preempted(row.run_id, by, subject))
+        naming = asyncio.create_task(_name(book, project, generation - 1, row.run_id, by, subject, silent))
         _kept.add(naming)
         naming.add_done_callback(_kept.discard)
 
 
-def _note_interruption(book: Book, project: str, edit: str, by: str) -> None:
+async def _name(book: Book, project: str, generation: int, run_id: str, by: str, subject: str, silent: bool) -> None:
+    """Promptly, if we live long enough; the site is kept in order by others too (`flows.care`)."""
+    try:
+        if await runs.name_preempted(run_id, by, subject, at_once=silent):
+            await asyncio.to_thread(book.desk.named, project, generation)
+    except Exception as error:
+        log.info("edit:%s:%d is not shown as preempted yet: %s", project, generation, error)
+
+
+def _note_interruption(book: Book, project: str, edit: str, by: str, reason: str) -> None:
     """On behalf of an edit that could not do it itself."""
     unfinished = book.instructions.unfinished(project)
     threads = sorted({one.thread_id for one in unfinished if one.edit == edit})
-    book.threads.interrupted(project, threads, edit=edit, by=by, reason="it gave no sign of life and was overtaken")
+    book.threads.interrupted(project, threads, edit=edit, by=by, reason=reason)
 
 
 def gone(row: Row, now_ms: int) -> bool:
     """Whether nobody can be working under this row any more."""
-    return row.terminal or row.effective_until <= now_ms
+    return row.state is not State.WORKING or row.effective_until <= now_ms
 
 
 _kept: set[asyncio.Task[None]] = set()

@@ -52,28 +52,31 @@ async def cancel(run_id: str) -> None:
         await client.set_flow_run_state(run.id, Cancelling() if begun else Cancelled(), force=not begun)
 
 
-async def name_preempted(run_id: str, by: str, subject: str, *, patience: float = 20) -> None:
-    """Show a run that had to give way as such, once it has ended."""
+async def name_preempted(run_id: str, by: str, subject: str, *, patience: float = 20, at_once: bool = False) -> bool:
+    """Show a run that had to give way as such, once it has ended; `at_once` if its process gives no sign of life.
+
+    False when it has yet to end.
+    """
     deadline = time.monotonic() + patience
     async with get_client() as client:
         while True:
             try:
                 run = await client.read_flow_run(UUID(run_id))
             except ObjectNotFound:
-                return
-            if run.state is not None and run.state.is_final():
+                return True
+            if at_once or (run.state is not None and run.state.is_final()):
                 break
             if time.monotonic() > deadline:
-                log.info("run %s has not ended yet; it is not renamed", run_id)
-                return
+                return False
             await asyncio.sleep(0.5)
-        if run.state.type is not StateType.COMPLETED and run.state.name != "Preempted":
+        if run.state is None or (run.state.type is not StateType.COMPLETED and run.state.name != "Preempted"):
             said = f"by {by} ({readable(subject)})"
             await client.set_flow_run_state(run.id, Cancelled(name="Preempted", message=said), force=True)
+    return True
 
 
 async def introduce(name: str, tags: Iterable[str] = ()) -> None:
-    """Give the present run a name that people know it by, and more tags."""
+    """Give the present run a name that people know it by, and more tags, if Prefect can be told."""
     run_id = prefect.runtime.flow_run.id
     if not run_id:
         return

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import Any, ParamSpec
 
 from prefect.artifacts import acreate_link_artifact, acreate_markdown_artifact, acreate_table_artifact
 
 from postroom.agent.job import Result
 from postroom.agent.trace import rows, summary_log
-from postroom.errors import sanitise
+from postroom.errors import classify, sanitise
 from postroom.ledger.book import Book
+from postroom.ledger.instructions import Instruction
 from postroom.mail.letter import Letter
 from postroom.media.result import MediaResult
 
@@ -24,6 +26,22 @@ log = logging.getLogger("postroom.flows")
 _SLUG = re.compile(r"[^a-z0-9]+")
 _SHOWN = 20_000
 _LARGEST_PICTURE = 400_000
+SHOW_SECONDS = 10.0  # Prefect's client is patient with a server that is away; an edit is not
+P = ParamSpec("P")
+
+
+def decoration(shown: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    """What is only looked at costs no attempt and holds nobody up when it can't be shown."""
+
+    @functools.wraps(shown)
+    async def show(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            async with asyncio.timeout(SHOW_SECONDS):
+                await shown(*args, **kwargs)
+        except Exception as error:
+            log.warning("%s can't be shown in Prefect: %s", shown.__name__, classify(error))
+
+    return show
 
 
 def slug(text: str) -> str:
@@ -38,6 +56,7 @@ def quoted(text: str) -> str:
     return f"{fence}text\n{kept}\n{fence}"
 
 
+@decoration
 async def letter(found: Letter) -> None:
     """The mail: sender, subject, instruction."""
     lines = [
@@ -51,6 +70,7 @@ async def letter(found: Letter) -> None:
     await acreate_markdown_artifact(key=slug(f"mail-{found.message_id}"), markdown="\n\n".join(lines))
 
 
+@decoration
 async def attachments(found: Letter, media: Sequence[MediaResult]) -> None:
     """What came with it: sizes before and after."""
     if not media:
@@ -71,6 +91,7 @@ async def attachments(found: Letter, media: Sequence[MediaResult]) -> None:
     await acreate_table_artifact(key=slug(f"attachments-{found.message_id}"), table=table)
 
 
+@decoration
 async def edit(key: str, url: str, patch: str, pages: Sequence[str], picture: bytes | None = None) -> None:
     """Where to look, and what changed."""
     await acreate_link_artifact(key=slug(f"{key}-site"), link=url, link_text="the edit site")
@@ -81,6 +102,7 @@ async def edit(key: str, url: str, patch: str, pages: Sequence[str], picture: by
     await acreate_markdown_artifact(key=slug(f"{key}-diff"), markdown="\n\n".join(parts))
 
 
+@decoration
 async def usage(key: str, result: Result) -> None:
     """What the agent used."""
     row = {
@@ -100,13 +122,13 @@ async def usage(key: str, result: Result) -> None:
         await acreate_table_artifact(key=slug(f"{key}-trace"), table=steps[:500])
 
 
+@decoration
 async def history(book: Book, project: str, last: int = 40) -> None:
     """The site's timeline: what was said, when it was taken up, cut short, and done."""
     said = (await asyncio.to_thread(book.instructions.of_project, project))[-last:]
     cuts = await asyncio.to_thread(book.threads.interruptions_of, project)
     lines = [
-        *((i.received_at, "received", i.message_id, f"{i.sender}: {i.subject}") for i in said),
-        *((i.ended_at, i.status, i.message_id, _ending(i.outcome, i.reason)) for i in said if i.ended_at),
+        *(line for one in said for line in _times_of(one)),
         *((int(str(cut["at"]).partition("#")[0]), "preempted", str(cut["edit"]), str(cut["reason"])) for cut in cuts),
     ]
     table = [
@@ -120,16 +142,27 @@ def _moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _ending(outcome: Mapping[str, Any], reason: str | None) -> str:
-    if absorbed_by := outcome.get("absorbed_by"):
-        return f"answered together with {absorbed_by}"
-    return reason or ", ".join(outcome.get("pages") or ())
+def _times_of(one: Instruction) -> Iterator[tuple[int, str, str, str]]:
+    yield one.received_at, "received", one.message_id, f"{one.sender}: {one.subject}"
+    if one.taken_at and one.edit:
+        yield one.taken_at, "running", one.message_id, f"in {one.edit}"
+    if one.ended_at:
+        if by := one.outcome.get("absorbed_by"):
+            yield one.ended_at, "absorbed", one.message_id, f"by {by}"
+        yield one.ended_at, one.status, one.message_id, one.reason or ", ".join(one.outcome.get("pages") or ())
 
 
+@decoration
 async def task(request_id: str, result: Result) -> None:
     """What the agent did, step by step; and its summary."""
     steps = [{name: escape(str(value)) for name, value in row.items() if value is not None} for row in rows(result)]
-    whole = {"at": 0, "what": "answer", "on": "", "seconds": result.trace.seconds, "result": result.outcome}
+    whole: dict[str, Any] = {
+        "at": 0,
+        "what": "answer",
+        "on": "",
+        "seconds": result.trace.seconds,
+        "result": result.outcome,
+    }
     await acreate_table_artifact(
         key=slug(f"task-{request_id}"),
         table=[*steps[:500], whole],
@@ -137,6 +170,7 @@ async def task(request_id: str, result: Result) -> None:
     )
 
 
+@decoration
 async def notice(change_id: str, code: str, report: Mapping[str, Any]) -> None:
     """Whom a customer's notice reached, and whom it did not, with the reasons."""
     counts = {name: value for name, value in report.items() if isinstance(value, (int, str))}

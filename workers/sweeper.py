@@ -30,6 +30,7 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from postroom.errors import BadInput, Missing, PostroomError
 from postroom.ledger import Row, State
 from postroom.ledger.entities import event_about
+from postroom.ledger.instructions import generation_of
 from postroom.ledger.leases import TAKE_OVER
 from postroom.settings import Settings
 from workers.asking import Asking
@@ -154,7 +155,8 @@ class Sweeper:
         elif run is None or todo is Do.ASK:
             await self._ask(row)
         elif todo is Do.CANCEL:
-            by = "preempted" if was == "Preempted" else "cancelled by a person"
+            overtaken = was == "Preempted" or await self._calls(self._overtaken, row)
+            by = "preempted" if overtaken else "cancelled by a person"
             await self._close(row, State.CANCELLED, "Cancelled", by)
             if run.state is not None and run.state.type is StateType.CANCELLING:
                 await self._asking.cancel(str(run.id), "nobody was there to let go")
@@ -165,6 +167,11 @@ class Sweeper:
             await self._asking.reschedule(str(run.id), f"attempt {row.attempts + 1}; it was {was}")
         self.moved += 1
         log.info("%s (%s, run %s): %s", row.key, row.state, was, todo.value)
+
+    def _overtaken(self, row: Row) -> bool:
+        """Whether a newer edit of the same site was asked for: then that is why its run was cancelled."""
+        project, generation = row.key.removeprefix("edit:").rpartition(":")[0], generation_of(row.key)
+        return row.job == "edit" and self._book.desk.read(project).generation > generation
 
     async def _close(self, row: Row, state: State, what: str, reason: str) -> None:
         event = event_about(row.job, row.key, what, reason=reason, attempts=row.attempts)

@@ -22,6 +22,7 @@ from postroom.ledger.clock import Clock
 from postroom.ledger.dynamo import ConditionFailed, Item, plain_item, update, wire
 
 CAS_TRIES = 40
+KEPT_UNNAMED = 20
 T = TypeVar("T")
 
 
@@ -46,6 +47,8 @@ class SiteRow:
     asked_at: int = 0
     preempted_in_row: int = 0
     preempting: Mapping[str, Any] = field(default_factory=dict)
+    unnamed: Mapping[str, Any] = field(default_factory=dict)  # generations that made way, not yet shown as such
+    stuck: int = 0  # the generation whose agent was stuck once
 
     @property
     def owes(self) -> bool:
@@ -89,8 +92,20 @@ class Desk:
         known = {name: item[name] for name in SiteRow.__dataclass_fields__ if name in item}
         return SiteRow(**{**known, "project": project})
 
-    def ask(self, project: str, *, order: str, by: str = "", subject: str = "", oldest_waiting_at: int = 0) -> Asked:
-        """Ask for an edit of the site on behalf of an instruction."""
+    def ask(
+        self,
+        project: str,
+        *,
+        order: str,
+        by: str = "",
+        subject: str = "",
+        oldest_waiting_at: int = 0,
+        is_next: bool = True,
+    ) -> Asked:
+        """Ask for an edit of the site on behalf of an instruction.
+
+        `is_next`: the next edit would take it on. If not, nothing is won by stopping the one that runs.
+        """
 
         def decide(row: SiteRow) -> tuple[Asked, dict[str, Any] | None]:
             now = self._clock.now_ms()
@@ -100,12 +115,15 @@ class Desk:
                 return Asked(Answer.START, row.generation + 1, following), {**fresh, "preempting": {}}
             if row.phase == "asked" and now - row.asked_at > self._ask_window_ms:
                 return Asked(Answer.START, row.generation + 1, following), fresh
-            if row.phase != "editing" or order <= row.newest or self._starving(row, oldest_waiting_at, now):
+            vain = row.phase != "editing" or order <= row.newest or not is_next
+            if vain or self._starving(row, oldest_waiting_at, now):
                 return Asked(Answer.ABSORB, row.generation, row.edit_key), None
             preempting = {"generation": row.generation, "by": by, "subject": subject[:200]}
+            unnamed = [*row.unnamed.items(), (str(row.generation), {"by": by, "subject": subject[:200]})]
             return Asked(Answer.PREEMPT, row.generation + 1, following, row.edit_key), {
                 **fresh,
                 "preempting": preempting,
+                "unnamed": dict(unnamed[-KEPT_UNNAMED:]),
                 "preempted_in_row": row.preempted_in_row + 1,
             }
 
@@ -165,6 +183,24 @@ class Desk:
                 return False, None
             # an attempt that died may have gathered; nothing of it counts
             return True, {"phase": "idle", "preempting": {}, "gathered_seq": 0}
+
+        return self._swap(project, decide)
+
+    def named(self, project: str, generation: int) -> None:
+        """An edit that made way is shown as such now."""
+
+        def decide(row: SiteRow) -> tuple[None, dict[str, Any] | None]:
+            if str(generation) not in row.unnamed:
+                return None, None
+            return None, {"unnamed": {n: mark for n, mark in row.unnamed.items() if n != str(generation)}}
+
+        self._swap(project, decide)
+
+    def was_stuck(self, project: str, generation: int) -> bool:
+        """Whether the agent of this edit was stuck before; from now on it was."""
+
+        def decide(row: SiteRow) -> tuple[bool, dict[str, Any] | None]:
+            return (True, None) if row.stuck == generation else (False, {"stuck": generation})
 
         return self._swap(project, decide)
 

@@ -293,17 +293,31 @@ class Leases(LeaseTable):
             raise self._lost(lease, failed.item) from None
 
     def close(
-        self, key: str, state: State, reason: str, *, event: Event | None = None, only_if_free: bool = True
+        self,
+        key: str,
+        state: State,
+        reason: str,
+        *,
+        event: Event | None = None,
+        only_if_free: bool = True,
+        put_off_too: bool = False,
     ) -> Row:
-        """End work that nobody holds (refused before it began, attempts used up, cancelled by a person)."""
+        """End work that nobody holds (refused before it began, attempts used up, cancelled by a person).
+
+        Work that waits for a time yet to come is left to it, unless `put_off_too`.
+        """
         now = self._clock.now_ms()
-        condition = "attribute_exists(#open)" + (" AND #until <= :now" if only_if_free else "")
+        free = "(#until <= :now OR #state = :waiting)" if put_off_too else "#until <= :now"
+        condition = f"attribute_exists(#open) AND {free}" if only_if_free else "attribute_exists(#open)"
+        values: dict[str, Any] = {":state": state.value, ":now": now, ":reason": sanitise(reason), ":one": 1}
+        if only_if_free and put_off_too:
+            values[":waiting"] = State.WAITING.value
         change = self._change(
             key,
             "SET #state = :state, #ended = :now, #touched = :now, #reason = :reason, #fence = #fence + :one "
             "REMOVE #open, #until",
             condition,
-            {":state": state.value, ":now": now, ":reason": sanitise(reason), ":one": 1},
+            values,
             names=("state", "ended", "touched", "reason", "fence", "open", "until"),
         )
         try:

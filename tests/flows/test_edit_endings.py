@@ -16,9 +16,10 @@ from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Failed, Running, Scheduled
 
 from blocks.site import Site
-from flows import care, runs
+from flows import care, runs, show
 from flows.desk import ask_for_edit
 from flows.edit_site import Edit, edit_site
+from flows.predecessor import wait_for_predecessor
 from flows.workplace import Workplace
 from postroom.agent.job import error_of
 from postroom.aws.names import Names
@@ -230,11 +231,29 @@ async def test_who_ran_into_a_limit_hears_that_the_work_is_kept_and_a_retry_carr
     (answer,) = letters(local_aws, f"{name}@example.com")
     assert "What was done so far is kept, but it is not on the site yet" in answer["text"]
     book.leases.fail(begun.lease, error_of("max-turns"))
-    assert place.interrupted_work(book, "edit:garden:2") is None  # the next mail does not carry it on
+    assert place.interrupted_work(book, "edit:garden:2", {"another"}) is None
+    assert place.interrupted_work(book, "edit:garden:2", {name}) is not None  # who answers has it carried on
     again = book.leases.start(begun.edit.key, "edit", "person", again=True)
     assert isinstance(again, Granted)
     book.leases.finish(again.lease, State.DONE, outcome={"edit": "edit:garden:2"})
     assert place.interrupted_work(book, "edit:garden:2") is not None
+
+
+async def test_work_that_was_kept_outlives_the_edits_of_others_until_its_thread_is_done(
+    book: Book, place: Workplace, local_aws: str
+) -> None:
+    begun = Begun(book, place, said("long"))
+    await begun.gather()
+    begun.save("package.json", "half.html")
+    book.instructions.end(said("long"), "failed", edit=begun.edit.key)
+    book.leases.fail(begun.lease, error_of("budget"))
+    other = book.leases.start("edit:garden:2", "edit", "other")
+    assert isinstance(other, Granted)
+    place.forget_interrupted_work(book, {"other"})
+    book.leases.finish(other.lease, State.DONE, outcome={"commit": "abc"})
+    assert place.interrupted_work(book, "edit:garden:3", {"long"}) is not None
+    place.forget_interrupted_work(book, {"long"})
+    assert place.repository.wips() == {}
 
 
 async def test_what_was_said_of_an_edit_outlives_its_process(place: Workplace) -> None:
@@ -430,3 +449,36 @@ async def test_an_attempt_that_finds_all_of_it_done_forgets_the_interrupted_work
     await site_block().save("garden", overwrite=True)
     assert await edit_site("garden", 1) == {"instructions": []}
     assert place.repository.wips() == {}
+
+
+async def test_a_newer_edit_does_not_wait_for_one_that_only_waits_for_its_next_attempt(
+    book: Book, place: Workplace, run: Callable[[], Awaitable[None]]
+) -> None:
+    begun = Begun(book, place, said("one", 1))
+    await begun.gather()
+    run_id = os.environ["PREFECT__FLOW_RUN_ID"]
+    book.leases.note_run(begun.edit.key, run_id)
+    book.leases.put_off(begun.lease, book.clock.now_ms() + 3_600_000, "come back in an hour")
+    newer = said("two", book.clock.now_ms())
+    book.instructions.enter(newer)
+    assert book.desk.ask("garden", order=newer.order, by="two", subject="two").answer is Answer.PREEMPT
+    async with asyncio.timeout(20):
+        await wait_for_predecessor(book, "garden", 2)
+    row = book.leases.read(begun.edit.key)
+    assert (row.state, row.reason) == (State.CANCELLED, "overtaken by a newer edit")
+    async with get_client() as client:
+        await client.set_flow_run_state(uuid.UUID(run_id), Failed(), force=True)
+        async with asyncio.timeout(20):
+            while book.desk.read("garden").unnamed:
+                await care.in_order(book, site_block())  # should the newer edit be gone already
+        state = (await client.read_flow_run(uuid.UUID(run_id))).state
+    assert state is not None
+    assert (state.name, state.message) == ("Preempted", "by two (two)")
+
+
+async def test_what_can_not_be_shown_costs_no_attempt(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(**_: object) -> None:
+        raise Unavailable("Prefect does not answer")
+
+    monkeypatch.setattr(show, "acreate_table_artifact", away)
+    await show.history(book, "garden")

@@ -2,13 +2,14 @@
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from postroom.errors import LeaseLost
 from postroom.ledger import Book
 from postroom.ledger.desk import Answer
-from postroom.ledger.instructions import Instruction
+from postroom.ledger.instructions import Instruction, alike
 
 
 @pytest.fixture
@@ -129,3 +130,32 @@ def test_unfinished_instructions_come_oldest_first_and_ended_ones_do_not(book: B
     assert not book.instructions.end(ten, "failed")
     assert [i.message_id for i in book.instructions.unfinished(project)] == ["m20", "m30"]
     assert [i.status for i in book.instructions.of_project(project)] == ["done", "waiting", "waiting"]
+
+
+def test_a_mail_that_the_next_edit_would_not_take_on_stops_nobody(book: Book, project: str) -> None:
+    editing(book, project, said(project, 1))
+    assert book.desk.ask(project, order=said(project, 2).order, is_next=False).answer is Answer.ABSORB
+    assert book.desk.ask(project, order=said(project, 2).order).answer is Answer.PREEMPT
+
+
+def test_what_one_edit_takes_on_is_alike(project: str) -> None:
+    waiting = [said(project, 1), said(project, 2), replace(said(project, 3), kind="publish"), said(project, 4)]
+    assert [one.message_id for one in alike(waiting)] == ["m1", "m2"]
+    assert alike([]) == []
+
+
+def test_an_edit_that_made_way_is_remembered_until_it_is_shown_as_such(book: Book, project: str) -> None:
+    generation = editing(book, project, said(project, 1))
+    book.desk.ask(project, order=said(project, 2).order, by="m2", subject="Hours again")
+    book.desk.begin(project, generation + 1, gathered_seq=1, newest=said(project, 2).order)
+    book.desk.release(project, generation + 1)
+    assert book.desk.read(project).unnamed == {str(generation): {"by": "m2", "subject": "Hours again"}}
+    for _ in range(2):
+        book.desk.named(project, generation)
+        assert book.desk.read(project).unnamed == {}
+
+
+def test_a_stuck_agent_is_known_by_the_edit_not_by_its_attempts(book: Book, project: str) -> None:
+    assert not book.desk.was_stuck(project, 1)
+    assert book.desk.was_stuck(project, 1)
+    assert not book.desk.was_stuck(project, 2)
