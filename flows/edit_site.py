@@ -155,7 +155,7 @@ class Edit:
     ) -> dict[str, Any]:
         """Agent, build, check, merge."""
         wanted_so = await wishes(self.book, wanted)
-        wip = await asyncio.to_thread(place.interrupted_work, self.book, self.key)
+        wip = await asyncio.to_thread(place.interrupted_work, self.book, self.key, {i.thread_id for i in wanted})
         try:
             edited = await studio.make(wanted_so, wip=wip, guard=holding.check)
         except PostroomError as error:
@@ -253,7 +253,7 @@ class Edit:
         await show.edit(self.key, places.edit_url, patch, pages, picture)
         await answering.done(self.book, self.key, wanted, told)
         reached("answered", self.project)
-        await asyncio.to_thread(place.forget_interrupted_work)
+        await asyncio.to_thread(place.forget_interrupted_work, self.book, {i.thread_id for i in wanted})
         return {
             "commit": merged.commit,
             "pages": pages,

@@ -56,7 +56,7 @@ async def cancelled(
     begun = [i for i in mine if i.message_id in on_main or (committed and i.kind == "publish")]
     await answering.cancelled(book, edit, [i for i in mine if i not in begun])
     if place:
-        await asyncio.to_thread(place.forget_interrupted_work)
+        await asyncio.to_thread(place.forget_interrupted_work, book, {i.thread_id for i in mine})
     if not begun:
         return "cancelled by operator"
     log.info("%d instruction(s) had passed the commit point; the next edit finishes them", len(begun))
@@ -74,7 +74,7 @@ async def failed(
     if made := [i for i in mine if i.message_id in on_main]:
         await answering.unseen(book, edit, made, error, on_main[made[-1].message_id])
     if place and not answering.work_is_kept(error):
-        await asyncio.to_thread(place.forget_interrupted_work)
+        await asyncio.to_thread(place.forget_interrupted_work, book, {i.thread_id for i in mine})
 
 
 async def once_more(book: Book, project: str, edit: str) -> dict[str, Any]:

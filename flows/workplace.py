@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -60,33 +60,52 @@ class Workplace:
             log.warning("the remote repository can't be asked: %s", error)
         return self.repository.instructions()
 
-    def interrupted_work(self, book: Book, edit: str) -> str | None:
-        """What this edit, or the last one that had to make way, has done; an agent that can't think begins anew."""
+    def interrupted_work(self, book: Book, edit: str, threads: Collection[str] = ()) -> str | None:
+        """What this edit, or the last one that had to make way, has done; an agent that can't think begins anew.
+
+        `threads` are those this edit works on: what was kept for them when turns, money or time ran out counts too.
+        """
         if self.driver == "literal":
             return None
-        return next((self.repository.wips()[name] for name in self._to_carry_on(book, edit)), None)
+        return next((self.repository.wips()[name] for name in self._to_carry_on(book, edit, threads)), None)
 
-    def _to_carry_on(self, book: Book, edit: str) -> Iterator[str]:
-        """Interrupted work that is wanted still, newest first: none from before the last edit that came onto main."""
+    def _to_carry_on(self, book: Book, edit: str, threads: Collection[str] = ()) -> Iterator[str]:
+        """Interrupted work that is wanted still, newest first: none from before the last edit that came onto main,
+        but what was kept for one of these threads."""
         wips = {_generation(name): name for name in self.repository.wips()}
         if not wips:
             return
         key = f"edit:{self.places.project}:"
         rows = book.leases.find_many([f"{key}{n}" for n in range(min(wips), generation_of(edit) + 1)])
+        kept, landed = self._kept_for(book, rows), False
         for n in range(generation_of(edit), min(wips) - 1, -1):
             row = rows.get(f"{key}{n}")
-            if n in wips and (f"{key}{n}" == edit or (row is not None and _made_way(row))):
+            made_way = f"{key}{n}" == edit or (row is not None and _made_way(row))
+            if n in wips and ((made_way and not landed) or not kept.get(f"{key}{n}", set()).isdisjoint(threads)):
                 yield wips[n]
-            if row is not None and row.state is State.DONE and row.outcome.get("commit"):
-                return
+            landed = landed or (row is not None and row.state is State.DONE and bool(row.outcome.get("commit")))
+
+    def _kept_for(self, book: Book, rows: Mapping[str, Row]) -> dict[str, set[str]]:
+        """Edits that ran out of turns, money or time, and the threads that were told that the work is kept."""
+        kept: dict[str, set[str]] = {key: set() for key, row in rows.items() if _ran_out(row)}
+        for one in book.instructions.of_project(self.places.project) if kept else ():
+            if one.edit in kept:
+                kept[one.edit].add(one.thread_id)
+        return kept
 
     def forget_what_was_carried_on(self, book: Book, edit: str) -> None:
         """Nothing waits for it any more; what a person may still want to be carried on stays."""
         self._drop(lambda: list(self._to_carry_on(book, edit)))
 
-    def forget_interrupted_work(self) -> None:
-        """All of it is on main now, or was not wanted."""
-        self._drop(self.repository.wips)
+    def forget_interrupted_work(self, book: Book, threads: Collection[str]) -> None:
+        """All of it is on main now, or was not wanted; what was kept for other threads than these stays."""
+
+        def unwanted() -> list[str]:
+            names = {f"edit:{self.places.project}:{_generation(name)}": name for name in self.repository.wips()}
+            kept = self._kept_for(book, book.leases.find_many(list(names)))
+            return [name for key, name in names.items() if not kept.get(key) or not kept[key].isdisjoint(threads)]
+
+        self._drop(unwanted)
 
     def _drop(self, unwanted: Callable[[], Iterable[str]]) -> None:
         try:
@@ -105,6 +124,10 @@ def _made_way(row: Row) -> bool:
     """Whether its work is wanted still: not when it failed or a person cancelled it, unless one retried it since."""
     made_way = row.state is State.CANCELLED and (row.reason or "").startswith(("preempted", "overtaken"))
     return made_way or (row.state is State.DONE and "edit" in row.outcome)
+
+
+def _ran_out(row: Row) -> bool:
+    return row.state is State.FAILED and row.outcome.get("limit") in ("turns", "budget", "time")
 
 
 async def to_its_end(work: Callable[[], T]) -> T:

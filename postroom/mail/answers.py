@@ -55,7 +55,8 @@ def done(envelope: Envelope, told: Done, *, sender: str, now: datetime | None = 
     page = _Page()
     if not told.finished:
         page.say(
-            "This is not finished: a limit was reached. What was done so far is kept, but it is not on the site yet."
+            "This is not finished: a limit was reached. What was done so far is kept, but it is not on the site yet. "
+            "Answer this mail to have it carried on."
         )
     page.say(_clean(told.summary, MAX_SUMMARY) or "Your mail was carried out.")
     page.listed("Pages touched", told.pages)
