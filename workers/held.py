@@ -29,7 +29,7 @@ class Held:
     failures: int = 0  # to extend, in a row
     entered: bool = False
     ending: bool = False
-    copied: bool = False  # a fresh copy was sent; this one is only to be deleted
+    copied: int = 0  # fresh copies that were sent; with the last of them this one is only to be deleted
 
     @property
     def age(self) -> float:

@@ -156,12 +156,9 @@ class Intake:
 
     async def conclude(self, held: Held, rows: Mapping[str, Row]) -> None:
         """Everything in it has ended: keep what failed as dead letters, then delete the message."""
-        spoiled, orders = held.parcel.spoiled, held.parcel.orders
-        for number, each in enumerate(spoiled):
-            if each.event is not None:
-                await self._calls(self._book.events.append, each.event)
-            await self._bury(held, number, each.body, str(each.error), each.error.category, None)
-        for number, order in enumerate(orders, len(spoiled)):
+        orders = held.parcel.orders
+        await self._bury_spoiled(held)
+        for number, order in enumerate(orders, len(held.parcel.spoiled)):
             row = rows[order.key]
             if row.state is State.FAILED:
                 reason, category = row.reason or "failed without a reason", str(row.outcome.get("category", "failed"))
@@ -170,6 +167,12 @@ class Intake:
         self._shelf.take(held)
         ends = ",".join(rows[order.key].state.value for order in orders)
         tell("released", held.message, ends=ends or "nothing to do")
+
+    async def _bury_spoiled(self, held: Held) -> None:
+        for number, each in enumerate(held.parcel.spoiled):
+            if each.event is not None and (held.message.id, number) not in self._buried:
+                await self._calls(self._book.events.append, each.event)
+            await self._bury(held, number, each.body, str(each.error), each.error.category, None)
 
     async def _bury(self, held: Held, number: int, body: str, reason: str, category: str, key: str | None) -> None:
         piece = (held.message.id, number)
@@ -190,13 +193,18 @@ class Intake:
                 raise
 
     async def renew(self, held: Held) -> None:
-        """Send a copy, delete the old one, await the copy: SQS lets nobody hold a message longer than 12 h."""
-        if not held.copied:
-            attributes = {name: sendable(value) for name, value in held.message.attributes.items()}
-            await self._sqs.send_message(
-                QueueUrl=held.message.url, MessageBody=held.message.body, MessageAttributes=attributes
-            )
-            held.copied = True
+        """Send a copy, delete the old one, await the copy: SQS lets nobody hold a message longer than 12 h.
+
+        What is spoiled in it is a dead letter first; a copy of that would be poison for ever.
+        """
+        await self._bury_spoiled(held)
+        bodies = [held.message.body]
+        if held.parcel.spoiled:
+            bodies = list(dict.fromkeys(order.body for order in held.parcel.orders))
+        attributes = {name: sendable(value) for name, value in held.message.attributes.items()}
+        for body in bodies[held.copied :]:
+            await self._sqs.send_message(QueueUrl=held.message.url, MessageBody=body, MessageAttributes=attributes)
+            held.copied += 1
         await self._delete(held)
         self._shelf.take(held)
         log.info("%s: message %s is replaced by a copy", held.message.queue, held.message.id)

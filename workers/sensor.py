@@ -171,6 +171,7 @@ class Sensor:
         for name, (route, url) in queues.items():
             if name not in self._pollers:
                 log.info("listening to %s", name)
+                self.polled[name] = time.time()  # until its first poll is over
                 self._pollers[name] = asyncio.create_task(self._poll(name, route, url), name=f"poll {name}")
 
     async def _poll(self, queue: str, route: Route, url: str) -> None:
@@ -266,8 +267,9 @@ class Sensor:
     def report(self) -> tuple[bool, dict[str, Any]]:
         """Whether it polls, and what it holds."""
         now = time.time()
-        newest = max(self._started, self.discovered, *self.polled.values())
-        alive = now - newest < DEAD_AFTER_SECONDS and not self._stopping.is_set()
+        # One queue that nobody polls any more is enough; that queues can be looked up says nothing about polling.
+        oldest_sign = min(self.polled.values(), default=max(self._started, self.discovered))
+        alive = now - oldest_sign < DEAD_AFTER_SECONDS and not self._stopping.is_set()
         oldest: dict[str, float] = {}
         for held in self.shelf:
             oldest[held.message.queue] = max(oldest.get(held.message.queue, 0.0), held.age)

@@ -34,6 +34,7 @@ from tests.workers.sensing import (
 )
 from workers.asking import ask_prefect
 from workers.intake import BookCalls
+from workers.sensor import Sensor
 from workers.sweeper import Sweeper
 
 
@@ -290,6 +291,30 @@ async def test_what_is_in_the_book_is_no_poison_however_often_it_is_received(pro
     assert dead_letters(queue, seconds=0.5) == []
 
 
+async def test_poison_beside_what_is_in_the_book_is_buried_before_the_rest_is_sent_again(provisioned: Names) -> None:
+    known, poison, queue = [new_id(), new_id()], new_id(), provisioned.mail_queue
+    client("sqs").purge_queue(QueueUrl=find_queue(queue))  # of what S3 says when it is told of a queue
+    first = send(queue, mail_event(*known, poison))
+    receive_until(queue, 9)
+    book = Book(load(prefix=provisioned.prefix, **QUICK))
+    for mail in known:
+        book.leases.enter(f"email:{mail}", "mail", Work("email-to-site", {}, ("job:mail", f"key:email:{mail}")))
+    async with sensing(provisioned.prefix) as sensor:
+
+        def copies() -> set[str]:
+            return {key for held in sensor.shelf if held.message.id != first for key in held.parcel.keys}
+
+        await until(lambda: copies() == {f"email:{mail}" for mail in known}, "a copy of each that is in the book")
+        assert len(sensor.shelf) == 2
+        (letter,) = dead_letters(queue)
+        assert poison in letter["body"]
+        assert not any(mail in letter["body"] for mail in known)
+        for mail in known:
+            finish(sensor.book, f"email:{mail}")
+        await empty(queue)
+        assert book.leases.find(f"email:{poison}") is None
+
+
 async def test_a_deployment_that_is_not_there_yet_is_waited_for(provisioned: Names) -> None:
     name = f"late-{new_id()[:8]}"
     from workers import unpack
@@ -359,3 +384,13 @@ async def test_a_handle_that_is_given_back_is_visible_at_once(provisioned: Names
         began = time.monotonic()
     assert time.monotonic() - began < 10
     assert left_in(provisioned.mail_queue) == (1, 0)
+
+
+async def test_one_queue_that_nobody_polls_any_more_makes_the_sensor_unwell(provisioned: Names) -> None:
+    sensor = Sensor(Book(load(prefix=provisioned.prefix)), ())
+    assert sensor.report()[0]
+    sensor.discovered = time.time()
+    sensor.polled = {"mails": time.time(), "tasks": time.time() - 70}
+    assert sensor.report()[0]
+    sensor.polled["tasks"] -= 10
+    assert not sensor.report()[0]
