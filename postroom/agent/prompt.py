@@ -23,29 +23,42 @@ _HIDDEN = re.compile(
     "\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters but tab and line feed
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"  # zero width, direction marks
     "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\uffff"  # overrides, isolates, fillers, specials
+    "\ufe00-\ufe0d\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"  # shapes, beams, joints
     "\U000e0000-\U000e0fff"  # tags: a whole hidden alphabet
     "\ud800-\udfff"  # halves of characters
     "\U000f0000-\U0010ffff"  # private use
     "]"
 )
-_JOINED = re.compile(r"(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")  # emoji, Persian, Indic scripts
-_JOINERS = re.compile(r"[\u200c\u200d]")
-_SELECTORS = re.compile(r"([\ufe00-\ufe0f])[\ufe00-\ufe0f]+")  # one chooses a shape, many carry a message
-_KEPT = {"\u200c": "\ue000", "\u200d": "\ue001"}
+_BLANK = "\u2800"  # of Braille: looks like a space
+# Symbols and emoji: what follows may choose their shape, or join two of them into one picture.
+_PICTURE = "\u00a9\u00ae\u203c\u2049\u20e3\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_SELECTOR = re.compile(f"(?<![{_PICTURE}])[\ufe0e\ufe0f](?!\u20e3)|(?<![{_PICTURE}0-9#*])[\ufe0e\ufe0f]")
+_JOINERS = re.compile("[\u200c\u200d]+")
+_JOINS_PICTURES = re.compile(f"[{_PICTURE}\ufe0f]")
+_JOINS_LETTERS = re.compile(  # Arabic, Syriac, Indic, Burmese, Khmer, Mongolian, …: a joiner changes how letters look
+    "[\u0600-\u0dff\u1000-\u109f\u1780-\u18af\ua8e0-\ua8ff\uaa60-\uaa7f\ufb50-\ufdff\ufe70-\ufefc"
+    "\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
+)
 
 
 def clean(text: str, *, limit: int = LONGEST) -> str:
     """The text as a reader sees it: no control characters, nothing invisible, no reversed direction, not too long."""
-    text = _BREAKS.sub("\n", text).replace("\ue000", "").replace("\ue001", "")
-    text = _HIDDEN.sub("", text)
-    text = _JOINED.sub(lambda found: _KEPT[found[0]], text)
-    text = _JOINERS.sub("", text)
-    for joiner, kept in _KEPT.items():
-        text = text.replace(kept, joiner)
-    text = unicodedata.normalize("NFC", _few_marks(_SELECTORS.sub(r"\1", text)))
+    text = _HIDDEN.sub("", _BREAKS.sub("\n", text)).replace(_BLANK, " ")
+    text = _JOINERS.sub(_joiner, _SELECTOR.sub("", text))
+    text = unicodedata.normalize("NFC", _few_marks(text))
     if len(text) > limit:
         text = f"{text[:limit]}\n[… {len(text) - limit} more characters were left out]"
     return text
+
+
+def _joiner(found: re.Match[str]) -> str:
+    """One joiner where it can be seen, between two letters or pictures that it joins; else none."""
+    text, kind = found.string, found[0][0]
+    before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
+    if _JOINS_LETTERS.match(before):
+        seen = _JOINS_LETTERS.match(after) or "VIRAMA" in unicodedata.name(before, "")  # half a letter ends a word
+        return kind if seen else ""
+    return kind if kind == "\u200d" and _JOINS_PICTURES.match(before) and _JOINS_PICTURES.match(after) else ""
 
 
 def cleaned(value: Any) -> Any:

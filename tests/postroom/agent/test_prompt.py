@@ -1,6 +1,7 @@
 """Data can't pose as instruction, and a placeholder without a value is named."""
 
 import re
+import unicodedata
 
 import pytest
 
@@ -21,6 +22,12 @@ from postroom.errors import BadInput
         ("a\u200db", "ab"),
         ("👩\u200d🌾 and می\u200cروم", "👩\u200d🌾 and می\u200cروم"),
         ("☀\ufe0f\ufe01\ufe02\ufe03", "☀\ufe0f"),
+        ("a\ufe0fb\ufe00c", "abc"),
+        ("1\ufe0f\u20e3 ❤\ufe0f\u200d🔥 ✈\ufe0e", "1\ufe0f\u20e3 ❤\ufe0f\u200d🔥 ✈\ufe0e"),
+        ("می\u200c\u200d\u200cروم é\u200dé 字\u200c字", "می\u200cروم éé 字字"),
+        ("അവന്\u200d പോയി", "അവന്\u200d പോയി"),
+        ("a\U0001d173\U0001bca0\U00013430b\u2800c", "ab c"),
+        ("\u06dd \u0601", "\u06dd \u0601"),
         ("e\u0301", "é"),
         ("half \ud800 a character", "half  a character"),
         ("tab\tand\nline", "tab\tand\nline"),
@@ -28,6 +35,13 @@ from postroom.errors import BadInput
 )
 def test_a_reader_gets_what_he_would_see(given, seen):
     assert clean(given) == seen
+
+
+def test_of_all_format_characters_only_those_stay_that_a_reader_sees():
+    formats = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) == "Cf"]
+    kept = {f"{ord(c):x}" for c in formats if c in clean(f"a{c}b")}
+    signs = {f"{c:x}" for c in (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD)}
+    assert kept <= signs
 
 
 def test_text_that_is_too_long_says_what_was_left_out():
