@@ -19,6 +19,7 @@ from postroom.ledger.dynamo import ConditionFailed, Item, query, update, wire, w
 
 OVERFLOW_BYTES = 200_000
 BUS_BATCH = 10  # PutEvents takes ten
+BUS_BYTES = 240_000  # and once took 256 KB in all; OVERFLOW_BYTES keeps one event below that
 
 
 def new_event_id(now_ms: int) -> str:
@@ -172,22 +173,20 @@ class EventLog:
                 Limit=limit,
             )
         )
-        for start in range(0, len(found), BUS_BATCH):
-            self._tell_batch(found[start : start + BUS_BATCH], also)
+        for batch in _batches([(item, self._entry(item)) for item in found]):
+            self._tell_batch([item for item, _ in batch], [entry for _, entry in batch], also)
         return len(found)
 
-    def _tell_batch(self, items: Sequence[Item], also: Callable[[Event], None] | None) -> None:
-        answer = self._bus.put_events(
-            Entries=[
-                {
-                    "EventBusName": self._bus_name,
-                    "Source": f"postroom.{item['app']}",
-                    "DetailType": item["event_type"],
-                    "Detail": json.dumps(_event(item).as_json(), default=str, ensure_ascii=False),
-                }
-                for item in items
-            ]
-        )
+    def _entry(self, item: Item) -> Item:
+        return {
+            "EventBusName": self._bus_name,
+            "Source": f"postroom.{item['app']}",
+            "DetailType": item["event_type"],
+            "Detail": json.dumps(_event(item).as_json(), default=str, ensure_ascii=False),
+        }
+
+    def _tell_batch(self, items: Sequence[Item], entries: Sequence[Item], also: Callable[[Event], None] | None) -> None:
+        answer = self._bus.put_events(Entries=entries)
         refused = 0
         for item, entry in zip(items, answer.get("Entries", []), strict=False):
             if entry.get("ErrorCode"):
@@ -218,6 +217,21 @@ class EventLog:
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.1)
+
+
+def _batches(entries: Sequence[tuple[Item, Item]]) -> Iterator[list[tuple[Item, Item]]]:
+    """Events with their entries, so many together as PutEvents takes."""
+    batch: list[tuple[Item, Item]] = []
+    size = 0
+    for item, entry in entries:
+        bytes_of = sum(len(str(value).encode("utf-8", "surrogatepass")) for value in entry.values())
+        if batch and (len(batch) == BUS_BATCH or size + bytes_of > BUS_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append((item, entry))
+        size += bytes_of
+    if batch:
+        yield batch
 
 
 def _event(item: Mapping[str, Any]) -> Event:
