@@ -229,6 +229,7 @@ async def enter(
         sender=letter.from_,
         subject=letter.subject,
         text=letter.instruction,
+        forwarded=letter.forwarded,
         kind=kind,
         mail_id=envelope.mail_id,
         references=envelope.references,

@@ -152,7 +152,15 @@ async def wishes(book: Book, wanted: Sequence[Instruction]) -> list[Wish]:
             for before in said
             if before.message_id != one.message_id and before.at < one.received_at
         )
-        told = Told(one.message_id, one.sender, one.subject, one.text, _when(one.received_at), history=history)
+        told = Told(
+            one.message_id,
+            one.sender,
+            one.subject,
+            one.text,
+            _when(one.received_at),
+            forwarded=one.forwarded,
+            history=history,
+        )
         found.append(Wish(told, one.attachments))
     return found
 

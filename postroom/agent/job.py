@@ -50,6 +50,7 @@ class Instruction:
     received: datetime
     media: tuple[Medium, ...] = ()
     history: tuple[Earlier, ...] = ()
+    forwarded: str = ""  # what the sender passed on below the text
 
 
 @dataclass(frozen=True)

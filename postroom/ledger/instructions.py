@@ -26,6 +26,7 @@ class Instruction:
     sender: str
     subject: str
     text: str
+    forwarded: str = ""  # what the sender passed on below it
     kind: str = "edit"  # or publish, undo
     mail_id: str = ""  # the Message-ID header, for replies in the thread
     references: tuple[str, ...] = ()

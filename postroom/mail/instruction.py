@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import re
 
-from postroom.mail.phrases import BARE, BLOCK_KEYS, EVIDENCE, FORWARDED, MOBILE, ORIGINAL, STARTS, WROTE
+from postroom.mail.phrases import (
+    BARE,
+    BLOCK_KEYS,
+    DATED,
+    EVIDENCE,
+    FORWARD_SUBJECT,
+    FORWARDED,
+    FORWARDING,
+    MOBILE,
+    ORIGINAL,
+    STARTS,
+    WROTE,
+)
 
 _QUOTE = re.compile(r"^\s{0,3}>")
 _RULE = re.compile(r"^\s*[_*=-]{5,}\s*$|^\s*_{3,}\s*$")
@@ -24,13 +36,25 @@ def of(text: str) -> str:
     if not whole:
         return ""
     lines = _without_armour(text).split("\n")
-    fresh = _without_history(lines)
+    fresh, _ = _without_history(lines)
     for step in (lambda kept: _without_footers(_without_signature(kept)), _without_footers, lambda kept: kept):
         found = _joined(step(fresh))
         if found:
             return found
     # nothing but history: a bare quote or a forward is then what the sender says
     return _joined([line for line in lines if not _RULE.match(line)]) or whole
+
+
+def forwarded(text: str, subject: str = "") -> str:
+    """What the sender passes on below words of their own; "" when there is nothing, or when it is the instruction."""
+    text = _cut(text.lstrip()).replace("\r\n", "\n").replace("\r", "\n")
+    lines = _without_armour(text).split("\n")
+    fresh, end = _without_history(lines)
+    if end >= len(lines) or not _joined(fresh):
+        return ""
+    mark = lines[end]
+    by_mark = (ORIGINAL.match(mark.strip()) or FORWARDED.match(mark.strip())) and FORWARDING.search(mark)
+    return _joined(lines[end:]) if by_mark or FORWARD_SUBJECT.match(subject) else ""
 
 
 def was_cut(text: str) -> bool:
@@ -56,7 +80,8 @@ def _without_armour(text: str) -> str:
     return text[: begin.start()] + re.sub(r"^- (?=-)", "", inner, flags=re.M)
 
 
-def _without_history(lines: list[str]) -> list[str]:
+def _without_history(lines: list[str]) -> tuple[list[str], int]:
+    """What is the sender's own, and the line where the history begins that goes on to the end."""
     kept: list[str] = []
     index, count = 0, len(lines)
     colons = [number for number, line in enumerate(lines) if line.rstrip().endswith(_ENDS)]
@@ -88,17 +113,24 @@ def _without_history(lines: list[str]) -> list[str]:
         index += 1
     while kept and (not kept[-1].strip() or _RULE.match(kept[-1])):
         kept.pop()
-    return kept
+    return kept, index
 
 
 def _is_block(lines: list[str], index: int) -> bool:
     """Whether Outlook's From/Sent/To/Subject block begins here."""
     if not BLOCK_KEYS["from"].match(lines[index]):
         return False
-    kinds = set()
+    found: dict[str, str] = {"from": lines[index]}
     for line in [item for item in lines[index + 1 : index + 12] if item.strip()][:6]:
-        kinds |= {kind for kind, pattern in BLOCK_KEYS.items() if kind != "from" and pattern.match(line)}
-    return len(kinds) >= 2
+        found |= {kind: line for kind, pattern in BLOCK_KEYS.items() if kind not in found and pattern.match(line)}
+    if len(found) < 3:
+        return False
+    # people write such lines too: `From: Monday`, `To: Friday`, `Cc: the baker`
+    if "sent" in found and "subject" in found:
+        return True
+    return any("@" in line for kind, line in found.items() if kind != "subject") or bool(
+        DATED.search(found.get("sent", ""))
+    )
 
 
 def _introduction(lines: list[str], index: int) -> int:

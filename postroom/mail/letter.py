@@ -73,6 +73,7 @@ class Letter:
     authentication: dict[str, str | None]
     header: list[tuple[str, str]] = field(repr=False)  # as it came, top first
     from_problem: str | None = None  # why `from_` must not be believed
+    forwarded: str = ""  # what the sender passes on below the instruction
     reached: str | None = None  # the address of the site that it came to; answers ask to be answered there
     _warnings: list[str] = field(default_factory=list)
 

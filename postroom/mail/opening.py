@@ -60,6 +60,7 @@ def parse(
         written,
         text=text,
         instruction=instruction.of(text),
+        forwarded=instruction.forwarded(text, written.subject),
         html=found.html,
         attachments=attachments,
         _warnings=all_warnings,

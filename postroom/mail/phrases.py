@@ -20,6 +20,8 @@ STARTS = re.compile(
 )
 # evidence that a line speaks of a message: an address, a year, a time of day
 EVIDENCE = re.compile(r"@|(?<!\d)(?:19|20)\d\d(?!\d)|(?<!\d)\d{1,2}[:.h]\d\d(?!\d)|\d{1,2}[./]\d{1,2}[./]\d\d")
+# a day of a year and a time of that day, as in `Friday, 3 May 2024 10:00`
+DATED = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d).*(?<!\d)\d{1,2}[:.h]\d\d(?!\d)")
 # Gmail without a verb: 2024-05-03 10:00 GMT+02:00 Name <name@…>:
 BARE = re.compile(r"^\d{4}-\d\d-\d\d .{0,200}<[^<>\s]+@[^<>\s]+>:$")
 
@@ -34,6 +36,13 @@ _ORIGINAL = (
     r"messaggio inoltrato|doorgestuurd bericht|mensagem encaminhada|vidarebefordrat meddelande|"
     r"videresendt meddelelse|videresendt melding|wiadomość przekazana|edelleen lähetetty viesti|reply message"
 )
+FORWARDING = re.compile(
+    r"\bforwarded (?:message|by)\b|weitergeleitete|message transféré|mensaje reenviado|messaggio inoltrato|"
+    r"doorgestuurd bericht|mensagem encaminhada|vidarebefordrat|videresendt|przekazana|przekazywanej|edelleen|"
+    r"välitetty|пересылаемое|réexpédié|reencaminhada",
+    re.I,
+)
+FORWARD_SUBJECT = re.compile(r"^\s*(?:fwd?|wg|tr|rv|enc|i|doorst|vb|vl|videresendt|pd)\s*[:：]", re.I)
 ORIGINAL = re.compile(rf"^[\s*]*[-_–—=]{{2,}}\s*(?:{_ORIGINAL})\b.{{0,80}}$", re.I)
 FORWARDED = re.compile(
     r"^(?:begin forwarded message|anfang der weitergeleiteten (?:nachricht|e-mail)|"

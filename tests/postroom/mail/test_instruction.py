@@ -60,6 +60,34 @@ def test_outlook_blocks_and_forwards_are_removed(block: str) -> None:
     assert of(f"{WANTED}\n\n{block}\n") == WANTED
 
 
+OLD = "Your tin of honey is five pounds now."
+
+
+@pytest.mark.parametrize(
+    ("subject", "mark", "passed_on"),
+    [
+        ("Prices", "---------- Forwarded message ---------\nFrom: A <a@example.com>", True),
+        ("Prices", "Anfang der weitergeleiteten Nachricht:\n\nVon: A", True),
+        ("Fwd: Prices", "From: A\nSent: Monday\nTo: Me\nSubject: Prices", True),
+        ("WG: Preise", "-----Ursprüngliche Nachricht-----\nVon: A", True),
+        ("Re: Prices", "From: A\nSent: Monday\nTo: Me\nSubject: Prices", False),
+        ("Re: Prices", "-----Original Message-----\nFrom: A", False),
+    ],
+)
+def test_what_is_forwarded_is_kept_beside_the_instruction(subject: str, mark: str, passed_on: bool) -> None:
+    letter = parse(
+        raw(f"Subject: {subject}", "Content-Type: text/plain; charset=utf-8", body=f"{WANTED}\n\n{mark}\n\n{OLD}\n")
+    )
+    assert letter.instruction == WANTED
+    assert (OLD in letter.forwarded) is passed_on
+
+
+def test_a_bare_forward_is_the_instruction_itself() -> None:
+    letter = parse(raw("Subject: Fwd: x", body=f"---------- Forwarded message ---------\nFrom: A\n\n{OLD}\n"))
+    assert OLD in letter.instruction
+    assert letter.forwarded == ""
+
+
 @pytest.mark.parametrize(
     "footer",
     ["-- \nJane Doe\nGardens Ltd", "--\nJane", "Sent from my iPhone", "Von meinem iPhone gesendet",
@@ -79,7 +107,9 @@ def test_answers_between_quotes_are_kept() -> None:
 @pytest.mark.parametrize(
     "text",
     ["Please quote what our founder wrote:\n\nGardens are patient.", "Add this line:\nFrom: the heart\nthen stop",
-     "New list:\n- one\n- two\n\n-----\n\nAnd a last word", "On Monday we open at 10:00, please write so."],
+     "New list:\n- one\n- two\n\n-----\n\nAnd a last word", "On Monday we open at 10:00, please write so.",
+     "Put this on the page:\n\nFrom: Monday\nTo: Friday\nSubject: apples\n\nand below it a picture.",
+     "The visit:\nVon: 10 Uhr\nBis: 12 Uhr\nDatum: 3. Mai\nAn: alle\n\nMore of it later."],
 )  # fmt: skip
 def test_ordinary_sentences_are_not_taken_for_history(text: str) -> None:
     assert of(text) == text
