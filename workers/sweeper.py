@@ -54,8 +54,16 @@ class Do(Enum):
 
 def judge(row: Row, run: FlowRun | None, s: Settings, now: datetime) -> Do:
     """What an unpaid row needs, given its run: the table above, as a function."""
-    if row.exhausted or fruitless(row) >= FRUITLESS:
+    if row.exhausted:
         return Do.FAIL
+    todo = _needs(row, run, s, now)
+    waits = run is not None and run.state is not None and run.state.type is StateType.SCHEDULED  # maybe for a slot
+    if todo in (Do.ASK, Do.RESCHEDULE) and fruitless(row) >= FRUITLESS and not waits:
+        return Do.FAIL
+    return todo
+
+
+def _needs(row: Row, run: FlowRun | None, s: Settings, now: datetime) -> Do:
     if run is None or run.state is None:
         return Do.ASK
     stood = now - run.state.timestamp
@@ -162,7 +170,7 @@ class Sweeper:
                 await self._asking.cancel(str(run.id), "nobody was there to let go")
         else:
             claim = self._book.leases.note_run
-            if not await self._calls(claim, row.key, str(run.id), untouched_since=row.touched_at):
+            if not await self._calls(claim, row.key, str(run.id), untouched_since=row.touched_at, anew=True):
                 return  # another sensor sees to it
             await self._asking.reschedule(str(run.id), f"attempt {row.attempts + 1}; it was {was}")
         self.moved += 1
@@ -185,6 +193,7 @@ class Sweeper:
         except BadInput as error:
             await self._close(row, State.FAILED, "Failed", f"Prefect does not accept the run: {error}")
             return
-        await self._calls(self._book.leases.note_run, row.key, str(run.id))
-        if run.state is not None and run.state.is_final() and not run.state.is_cancelled():
+        anew = run.state is not None and run.state.is_final() and not run.state.is_cancelled()
+        await self._calls(self._book.leases.note_run, row.key, str(run.id), anew=anew)
+        if anew:
             await self._asking.reschedule(str(run.id), "it had ended, but its work has not")

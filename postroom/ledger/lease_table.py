@@ -66,34 +66,31 @@ class LeaseTable:
         ):
             yield Row.of(item)
 
-    def note_run(self, key: str, run_id: str | None, *, untouched_since: int | None = None) -> bool:
+    def note_run(self, key: str, run_id: str | None, *, untouched_since: int | None = None, anew: bool = False) -> bool:
         """Remember which run is asked for, and when; False when it ended, or was touched since, and nothing is written.
 
         Of several who look after the same row, `untouched_since` lets one go on. Without a run it was asked in vain.
+        It is counted when that run was not known yet, or is begun `anew`: who asks once more changes nothing.
         """
         condition = "attribute_exists(#open)"
-        values: dict[str, Any] = {":now": self._clock.now_ms()}
         change, names = (
             "SET #touched = :now, #asked = if_not_exists(#asked, :zero) + :one",
             ["touched", "asked", "open"],
         )
+        values: dict[str, Any] = {":now": self._clock.now_ms(), ":zero": 0, ":one": 1}
         if run_id is not None:
             change, values, names = f"{change}, #run = :run", {**values, ":run": run_id}, [*names, "run"]
+            if not anew:
+                condition = f"{condition} AND (attribute_not_exists(#run) OR #run <> :run)"
         if untouched_since is not None:
             condition, values = f"{condition} AND #touched = :seen", {**values, ":seen": untouched_since}
         try:
-            update(
-                self._db,
-                **self._change(
-                    key,
-                    change,
-                    condition,
-                    {**values, ":zero": 0, ":one": 1},
-                    names=names,
-                ),
-            )
-        except ConditionFailed:
-            return False
+            update(self._db, **self._change(key, change, condition, values, names=names))
+        except ConditionFailed as failed:
+            if anew or run_id is None or failed.item is None:
+                return False
+            row = Row.of(failed.item)
+            return not row.terminal and row.run_id == run_id
         return True
 
     # the writing

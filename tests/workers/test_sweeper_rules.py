@@ -53,6 +53,10 @@ def run(kind: StateType, seconds_ago: float, due_in: float | None = None) -> Flo
         (LAST, None, Do.FAIL),
         (LAST, run(StateType.FAILED, 0), Do.FAIL),
         (NEVER, run(StateType.CRASHED, 0), Do.FAIL),
+        (NEVER, None, Do.FAIL),
+        (NEVER, run(StateType.SCHEDULED, 900, due_in=-900), Do.NOTHING),  # nobody has a place for it, that's all
+        (NEVER, run(StateType.SCHEDULED, 1, due_in=3600), Do.RESCHEDULE),
+        (NEVER, run(StateType.PENDING, 1), Do.NOTHING),
     ],
 )
 def test_unpaid_work_gets_what_it_needs(row: Row, its_run: FlowRun | None, what: Do) -> None:

@@ -149,6 +149,19 @@ def test_nobody_takes_work_from_a_holder_that_is_alive(book: Book, key: str) -> 
     assert isinstance(book.leases.start(key, "task", new_holder(), again=True), Ended)
 
 
+def test_who_asks_once_more_for_the_same_run_does_not_count(book: Book, key: str) -> None:
+    book.leases.enter(key, "task", None)
+    for _ in range(3):  # the message came twice, and two sensors looked
+        assert book.leases.note_run(key, "first")
+    assert book.leases.read(key).asked == 1
+    assert book.leases.note_run(key, "first", anew=True)
+    assert book.leases.note_run(key, "second")
+    assert book.leases.note_run(key, None)
+    assert (book.leases.read(key).run_id, book.leases.read(key).asked) == ("second", 4)
+    book.leases.close(key, State.CANCELLED, "by hand")
+    assert not book.leases.note_run(key, "second")
+
+
 def test_a_replay_gets_a_key_of_its_own(book: Book, key: str) -> None:
     with pytest.raises(Missing):
         book.leases.replay(key)
