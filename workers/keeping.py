@@ -35,8 +35,8 @@ class Keeping:
             await asyncio.sleep(tick)
             due = self._shelf.to_extend(self._settings.extend_seconds)
             old = [held for held in due if held.age > self._settings.hold_seconds and held.entered and not held.ending]
-            await asyncio.gather(*(self._renew(held) for held in old))
             await asyncio.gather(*(self._extend(batch) for batch in _batches(h for h in due if h not in old)))
+            await asyncio.gather(*(self._renew(held) for held in old))
 
     async def _extend(self, batch: list[Held]) -> None:
         refused: dict[str, str]
@@ -57,10 +57,11 @@ class Keeping:
     async def _renew(self, held: Held) -> None:
         held.ending = True  # the watch leaves it alone meanwhile
         try:
-            await self._intake.renew(held)
+            async with asyncio.timeout(self._settings.extend_seconds / 2):  # others are to be extended soon
+                await self._intake.renew(held)
         except Exception as error:
             held.ending = False
-            log.warning("%s: message %s could not be replaced by a copy yet: %s", *_who(held), error)
+            log.warning("%s: message %s could not be replaced by a copy yet: %r", *_who(held), error)
             await self._extend([held])
 
     async def give_back(self) -> int:
