@@ -6,6 +6,7 @@ request, an update says everything it wants, and an event that is gone counts as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,11 @@ from postroom.meetings.plan import MOST_ATTENDEES
 
 # By this an event is found again whose making was not recorded.
 MARK = "String {6f2d1c1e-5a0b-4d0a-9f57-0a6d5b1d8c43} Name postroom-meeting"
+# What we say in an event's body is in a part of its own. The rest is not ours: in an online meeting it holds what
+# makes it one, and Graph takes the meeting away from an event that is given a body without it.
+_PART = '<div id="postroom">{}</div>'
+_OURS = re.compile(r"""<div\b[^>]*\bid=["']?(?:x_)*postroom\b["']?[^>]*>.*?</div>""", re.DOTALL | re.IGNORECASE)
+_BEGIN = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
 CANCELLED_WORDS = "This meeting has been called off."
 
 
@@ -54,15 +60,22 @@ class GraphCalendar:
         """The event, made now or by an earlier try."""
         body = {
             **wanted(meeting, attendees, self._graph.access),
+            "body": _html(_PART.format(meeting.html)),
             "transactionId": str(transaction),
             "hideAttendees": self._graph.access.hide_attendees,
             "singleValueExtendedProperties": [{"id": MARK, "value": str(transaction)}],
         }
         return CalendarEvent.of(await self._graph.call("POST", f"{self._path}/events", body))
 
-    async def update(self, event_id: str, meeting: Meeting, attendees: Sequence[str]) -> CalendarEvent:
-        """The event as it is wanted now; Missing when somebody has taken it out of the calendar."""
+    async def update(
+        self, event_id: str, meeting: Meeting, attendees: Sequence[str], *, words: bool = True
+    ) -> CalendarEvent:
+        """The event as it is wanted now, its words only when they are others; Missing when it is gone."""
         body = wanted(meeting, attendees, self._graph.access)
+        if words:
+            there = await self._graph.call("GET", self._event(event_id), query={"$select": "id,body"})
+            content = str((there.get("body") or {}).get("content") or "")
+            body["body"] = _html(_with(_PART.format(meeting.html), content))
         return CalendarEvent.of(await self._graph.call("PATCH", self._event(event_id), body))
 
     async def cancel(self, event_id: str) -> bool:
@@ -96,12 +109,11 @@ class GraphCalendar:
 
 
 def wanted(meeting: Meeting, attendees: Sequence[str], access: Access) -> dict[str, Any]:
-    """All that an event of ours says, as Graph's `event` has it."""
+    """All that an event of ours says but its words, as Graph's `event` has it."""
     if len(attendees) > MOST_ATTENDEES:
         raise LimitReached(f"{len(attendees)} attendees are more than Graph's limit of {MOST_ATTENDEES}")
     body: dict[str, Any] = {
         "subject": meeting.title,
-        "body": {"contentType": "html", "content": meeting.html},
         "start": _moment(meeting.start),
         "end": _moment(meeting.end),
         "location": {"displayName": meeting.location},
@@ -111,6 +123,19 @@ def wanted(meeting: Meeting, attendees: Sequence[str], access: Access) -> dict[s
     if access.online and (not meeting.location or "teams" in meeting.location.lower()):
         body |= {"isOnlineMeeting": True, "onlineMeetingProvider": "teamsForBusiness"}
     return body
+
+
+def _html(content: str) -> dict[str, str]:
+    return {"contentType": "html", "content": content}
+
+
+def _with(part: str, content: str) -> str:
+    """The body with our part in the place of the one before, else in front of all that is there."""
+    if _OURS.search(content):
+        return _OURS.sub(lambda _: part, content, count=1)
+    begin = _BEGIN.search(content)
+    at = begin.end() if begin else 0
+    return content[:at] + part + content[at:]
 
 
 def _moment(moment: datetime) -> dict[str, str]:

@@ -51,7 +51,8 @@ async def keep(
     else:
         check()
         try:
-            event = await calendar.update(str(standing.event_id), meeting, people)
+            words = standing.detail.get("words") != meeting.said
+            event = await calendar.update(str(standing.event_id), meeting, people, words=words)
         except Missing:
             return await _anew(standing, change, attendees, calendar, record, check)
         kind = UPDATED
@@ -111,6 +112,7 @@ def _entry(
         **times(meeting),
         attendees=len(attendees.people),
         content=meeting.content,
+        words=meeting.said,
         people=attendees.print,
         unread=sorted(attendees.unread),
     )

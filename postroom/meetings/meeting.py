@@ -46,6 +46,11 @@ class Meeting:
         return "".join(parts)
 
     @property
+    def said(self) -> str:
+        """A short print of the description alone."""
+        return fingerprint([self.html])
+
+    @property
     def content(self) -> str:
         """A short print of all that calendars show: another one is a real change."""
         start, end = (moment.astimezone(UTC).isoformat() for moment in (self.start, self.end))

@@ -115,6 +115,7 @@ async def test_a_new_time_is_one_patch_and_no_change_is_no_call(use_graph: FakeG
     assert use_graph.writes("PATCH") == [use_graph.writes()[-1]]
     (event,) = use_graph.events.values()
     assert event["start"]["dateTime"] == "2027-03-20T14:00:00"
+    assert event["onlineMeeting"]["joinUrl"], "it still is a Teams meeting"
     room.update(change, LATER, changeMetadata__testPlan="Compare twenty reports.")  # not told in the invitation
     calls = list(use_graph.calls)
     outcome = await schedule_meeting(change.change_id, 3)

@@ -17,7 +17,7 @@ from postroom.meetings.meeting import meeting_of
 from postroom.meetings.microsoft import Microsoft
 from postroom.meetings.standing import transaction_id
 from postroom.settings import load
-from tests.fixtures.graph import SECRET, FakeGraph, Refusal
+from tests.fixtures.graph import BLOB, SECRET, FakeGraph, Refusal
 from tests.postroom.meetings.samples import INVITE, change
 
 TRANSACTION = transaction_id("CHG-7", "meeting")
@@ -78,6 +78,29 @@ async def test_an_update_is_one_patch_and_keeps_the_event(calendar: GraphCalenda
     assert (await calendar.update(event.id, later, ["ann@example.com"])).id == event.id
     assert graph.events[event.id]["start"]["dateTime"] == "2027-03-20T13:00:00"
     assert len(graph.writes("PATCH")) == 1
+
+
+async def test_other_words_replace_ours_and_leave_the_teams_meeting_alone(
+    calendar: GraphCalendar, graph: FakeGraph
+) -> None:
+    event = await calendar.create(MEETING, ["ann@example.com"], TRANSACTION)
+    there = graph.events[event.id]
+    there["body"]["content"] = there["body"]["content"].replace("</body>", "<p>Bring your badge.</p></body>")
+    for reason in ("The old one is full.", r"A back\slash \1 & a <b>"):
+        after = await calendar.update(event.id, meeting_of(change(changeMetadata__changeReason=reason)), [])
+        assert after.join_url == event.join_url
+    content = graph.events[event.id]["body"]["content"]
+    assert "The old one is full." not in content
+    assert r"A back\slash \1 &amp; a &lt;b&gt;" in content
+    assert content.count('id="postroom"') == content.count("Bring your badge.") == 1
+
+
+async def test_the_same_words_are_not_written_again(calendar: GraphCalendar, graph: FakeGraph) -> None:
+    event = await calendar.create(MEETING, ["ann@example.com"], TRANSACTION)
+    graph.events[event.id]["body"]["content"] = "<p>Rewritten by hand.</p>" + BLOB
+    later = meeting_of(change(invite={**INVITE, "startTime": "2027-03-20T14:00"}))
+    assert (await calendar.update(event.id, later, ["ann@example.com"], words=False)).join_url
+    assert graph.events[event.id]["body"]["content"].startswith("<p>Rewritten by hand.</p>")
 
 
 async def test_an_event_is_found_again_by_its_transaction(calendar: GraphCalendar) -> None:
