@@ -12,12 +12,13 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from postroom.errors import Misconfigured, explain
 
 PREFIX = "POSTROOM_"
+SQS_HOLDS_SECONDS = 43_200  # longer nobody holds one copy of a message
 
 
 class Settings(BaseSettings):
@@ -49,7 +50,9 @@ class Settings(BaseSettings):
 
     # the sensor
     visibility_seconds: int = Field(60, ge=2, le=43200, description="Visibility timeout of every queue.")
-    extend_seconds: float = Field(20, gt=0.2, description="How often a held message's visibility is extended.")
+    extend_seconds: float = Field(
+        20, gt=0.2, description="How often a held message's visibility is extended; less than half of that."
+    )
     sweep_seconds: float = Field(15, gt=0.1, description="How often the sweeper looks for unpaid work.")
     pending_seconds: float = Field(60, gt=0.5, description="How long a run may stand Pending without a lease.")
     hold_seconds: float = Field(
@@ -234,6 +237,26 @@ class Settings(BaseSettings):
             raise ValueError("must be 2-31 characters of a-z, 0-9 and '-', beginning with a letter")
         return value
 
+    @model_validator(mode="after")
+    def _that_fit_together(self) -> Settings:
+        if 2 * self.extend_seconds >= self.visibility_seconds:
+            raise ValueError(
+                f"POSTROOM_EXTEND_SECONDS is {self.extend_seconds:g}: it must be less than half of "
+                f"POSTROOM_VISIBILITY_SECONDS, which is {self.visibility_seconds}, or a single late extension "
+                "lets go of what is held"
+            )
+        if self.hold_seconds + self.visibility_seconds > SQS_HOLDS_SECONDS:
+            raise ValueError(
+                f"POSTROOM_HOLD_SECONDS is {self.hold_seconds:g}: together with POSTROOM_VISIBILITY_SECONDS, which is "
+                f"{self.visibility_seconds}, it must not be more than the {SQS_HOLDS_SECONDS} that SQS allows"
+            )
+        if self.health_warning_minutes > self.health_critical_minutes:
+            raise ValueError(
+                f"POSTROOM_HEALTH_WARNING_MINUTES is {self.health_warning_minutes:g}: it must not be more than "
+                f"POSTROOM_HEALTH_CRITICAL_MINUTES, which is {self.health_critical_minutes:g}"
+            )
+        return self
+
 
 def _from_files() -> dict[str, str]:
     """Values of POSTROOM_*_FILE variables, by field name."""
@@ -257,7 +280,10 @@ def load(**overrides: Any) -> Settings:
     except ValidationError as error:
         wrong = []
         for item in error.errors(include_url=False, include_context=False):
-            name = str(item["loc"][0]) if item["loc"] else "?"
+            if not item["loc"]:  # settings that do not fit together: it names them itself, and shows no others
+                wrong.append(item["msg"].removeprefix("Value error, "))
+                continue
+            name = str(item["loc"][0])
             field = Settings.model_fields.get(name)
             secret = field is not None and "SecretStr" in str(field.annotation)
             got = "a secret" if secret else repr(item.get("input"))
