@@ -23,6 +23,7 @@ _DRAWING = frozenset(_NAMES.split())
 _UNWRAPPED = frozenset({"a"})  # a link goes, what it shows stays
 _HREFS = frozenset({"href", f"{{{XLINK}}}href"})
 _FOREIGN_ATTRIBUTES = frozenset({f"{{{XLINK}}}href", f"{{{XML}}}space", f"{{{XML}}}lang"})
+_TEXTUAL = frozenset({"d", "id", "class", "lang", "role", "title", "points", "viewBox", "systemLanguage"})
 _EMBEDDED = re.compile(r"data:image/(?:png|jpe?g|gif|webp);base64,[A-Za-z0-9+/=\s]*\Z", re.I)
 _URL = re.compile(r"url\(\s*+(['\"]?)(?!\s*['\"]?#)[^)]*\)?", re.I)
 # ways to fetch or to hide fetching that need no url(); a backslash can spell any of them
@@ -88,8 +89,13 @@ def _clean(root: ET.Element, taken: set[str]) -> None:
         if seen > _MOST or depth > _DEEPEST:
             raise Unusable("it has too many or too deeply nested elements")
         _clean_attributes(element, taken)
-        if _local(element.tag) == "style" and element.text:
-            element.text = _css(element.text, taken)
+        if _local(element.tag) == "style":
+            # a browser joins the text around whatever stands inside, and reads it as one style
+            whole = "".join([element.text or "", *(child.tail or "" for child in element)])
+            if len(element):
+                taken.add("elements inside a style")
+            element[:] = []
+            element.text = _css(whole, taken)
         kept: list[ET.Element] = []
         children = list(element)[::-1]
         while children:
@@ -135,7 +141,12 @@ def _clean_attributes(element: ET.Element, taken: set[str]) -> None:
         elif name.startswith("{") and name not in _FOREIGN_ATTRIBUTES:
             del element.attrib[name]
         else:
-            element.attrib[name] = _css(value, taken, name == "style")
+            element.attrib[name] = _css(value, taken, not _is_text(name))
+
+
+def _is_text(name: str) -> bool:
+    """Whether an attribute is never read as a style, so that any words may stand in it. Most others are."""
+    return name in _TEXTUAL or name.startswith(("aria-", "data-", f"{{{XML}}}"))
 
 
 def _stays_inside(element: ET.Element, value: str) -> bool:

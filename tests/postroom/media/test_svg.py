@@ -33,6 +33,12 @@ def cleaned(inside: str, before: str = "") -> str:
         "<style>rect { fill: url(//evil.example/x) }</style>",
         "<style>rect { background: image-set('https://evil.example/x' 1x) }</style>",
         "<style>@font-face { src: url(https://evil.example/font) }</style>",
+        "<style>a{}<g/>@import 'https://evil.example/x.css';</style>",
+        "<style>@im<g>x</g>port 'https://evil.example/x.css';</style>",
+        "<style><style>@import 'https://evil.example/x.css';</style></style>",
+        "<rect fill='ur\\6c(https://evil.example/)'/>",
+        "<rect mask='image-set(\"https://evil.example/x\" 1x)'/>",
+        "<rect cursor='src(\"https://evil.example/x\")'/>",
         "<animate attributeName='href' to='javascript:evil()'/>",
         "<set attributeName='xlink:href' to='javascript:evil()'/>",
         "<animate attributeName='onclick' to='evil()'/>",
@@ -56,6 +62,7 @@ def test_a_harmless_drawing_keeps_all_it_shows() -> None:
     inside = (
         '<defs><linearGradient id="a"><stop offset="0" stop-color="red" /></linearGradient></defs>'
         '<rect width="9" height="9" fill="url(#a)" style="stroke:url(#a)" /><use href="#a" /><text>hi</text>'
+        '<path id="a\\b" d="M0 0" class="x" aria-label="image (1) &lt;/" /><style>rect { fill: red }</style>'
         '<image href="data:image/png;base64,iVBORw0KGgo=" />'
     )
     text, warnings = sanitise(f"{OPEN}{inside}</svg>".encode())
