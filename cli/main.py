@@ -124,3 +124,7 @@ def guarded(work: Callable[[], object]) -> None:
         else:
             say.problem(str(known))
         sys.exit(known.exit_code)
+
+
+if __name__ == "__main__":
+    run()

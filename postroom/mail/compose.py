@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from postroom.errors import BadInput, Refused
+from postroom.mail import ids
 from postroom.mail.letter import Letter
 from postroom.mail.noise import LOOP_GUARD
 from postroom.mail.words import one_line
 from postroom.mail.writing import Enclosure, address_of, dated, encoded, mailbox, whole
 
 MAX_REFERENCES = 20
-_ID = re.compile(r"<[^<>\s]{1,900}>")
 _WRITABLE = re.compile(r"[!-;=?-~]{1,900}")
 _ANSWERED = re.compile(r"^\s*(?:(?:re|aw|antw|sv|vs|odp|rif|res|rép|ynt|atb|bls|ref)(?:\s*\[\d+\])?\s*[:：]\s*)+", re.I)
 
@@ -37,17 +37,15 @@ class Envelope:
             raise Refused(f"this mail is never answered: {letter.noise}")
         if letter.from_problem or not letter.from_:
             raise Refused(f"there is nobody to answer to: {letter.from_problem}")
-        own = _ID.search(" ".join(letter.values("Message-ID")))
-        own_id = own[0].strip("<>") if own else ""
-        reached = letter.reached or ""
-        return cls(letter.from_, letter.subject, own_id, references(letter), letter.from_name, reached)
+        own = ids.own(" ".join(letter.values("Message-ID")[:1])) or ""
+        return cls(letter.from_, letter.subject, own, references(letter), letter.from_name, letter.reached or "")
 
 
 def references(letter: Letter) -> tuple[str, ...]:
     """The ids of the conversation before that letter, oldest first; the oldest is always kept."""
     found: list[str] = []
     for name in ("References", "In-Reply-To"):
-        found = found or [item.strip("<>") for item in _ID.findall(" ".join(letter.values(name)))]
+        found = found or ids.chain(" ".join(letter.values(name)))
     return _bounded(found)
 
 

@@ -7,15 +7,14 @@ import re
 from dataclasses import replace
 
 from postroom.errors import Refused, Unparsable
-from postroom.mail import contents, fields, instruction, names, noise, people, sniff, verdicts
+from postroom.mail import contents, fields, ids, instruction, names, noise, people, sniff, verdicts
 from postroom.mail.fields import Fields
 from postroom.mail.letter import Attachment, Letter
 from postroom.mail.parts import Cutter, Part, described
-from postroom.mail.words import header_text, one_line, unfold
+from postroom.mail.words import header_text, unfold
 
 MAX_BYTES = 40 * 1024 * 1024
 MAX_ATTACHMENTS = 50
-_ID = re.compile(r"<\s*([^<>\s]{1,900})\s*>")
 # many a text file begins with `word:`; a mail has at least one of these
 _MAIL_FIELD = re.compile(
     r"(?:from|to|cc|bcc|subject|date|sender|reply-to|message-id|in-reply-to|references|received|return-path|"
@@ -112,7 +111,7 @@ def _outside(
     who = people.read(root.fields)
     warnings += who.warnings
     subject = _subject(root.fields, warnings)
-    own_id = _own_id(root.fields)
+    own_id = ids.own(root.fields.text("message-id"))
     if own_id is None:
         warnings.append("no Message-ID")
     known_as = message_id or own_id or f"{hashlib.sha256(raw).hexdigest()[:32]}@no-message-id.invalid"
@@ -151,25 +150,12 @@ def _subject(header: Fields, warnings: list[str]) -> str:
     return header_text(values[0]) if values else ""
 
 
-def _own_id(header: Fields) -> str | None:
-    value = header.text("message-id")
-    if found := _ID.search(value):
-        return found[1]
-    bare = one_line(value).strip("<> ").replace(" ", "")
-    return bare[:900] or None
-
-
 def _thread(header: Fields, own: str) -> str:
     """The same for every mail of a conversation: a hash of the id of its first mail."""
     oldest = own
     for name in ("references", "in-reply-to"):
-        value = " ".join(unfold(v) for v in header.all(name))
-        if found := _ID.search(value):
-            oldest = found[1]
-            break
-        bare = value.split()
-        if bare and "@" in bare[0]:
-            oldest = bare[0].strip("<>,;")
+        if found := ids.chain(" ".join(unfold(v) for v in header.all(name))):
+            oldest = found[0]
             break
     return hashlib.sha256(oldest.encode()).hexdigest()[:32]
 

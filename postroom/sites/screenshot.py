@@ -41,6 +41,14 @@ async def screenshot(dist: Path, page: str = "/", *, width: int = 1200, height: 
     browser = find_chromium() if settings().screenshots else None
     if browser is None:
         return None
+    try:
+        return await _taken(browser, dist, page, width, height)
+    except Exception as error:
+        log.warning("no picture of %s: %s", page, error)
+        return None
+
+
+async def _taken(browser: Path, dist: Path, page: str, width: int, height: int) -> bytes | None:
     with tempfile.TemporaryDirectory(prefix="camera-") as scratch:
         work = Path(scratch) / "work"
         await asyncio.to_thread(work.mkdir)

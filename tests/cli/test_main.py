@@ -33,6 +33,11 @@ def test_help_lists_the_verbs_that_are_there() -> None:
         assert VERBS[verb][1] in " ".join(answer.stdout.split())
 
 
+def test_the_module_is_the_command_too() -> None:
+    answer = subprocess.run([sys.executable, "-m", "cli.main", "wat"], capture_output=True, text=True, cwd=ROOT)
+    assert (answer.returncode, "wat" in answer.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -53,6 +53,13 @@ def test_an_answer_belongs_to_the_same_thread_as_the_mail() -> None:
     assert parse(reply).thread_id == letter.thread_id
 
 
+def test_a_message_id_without_brackets_is_answered_in_its_thread_too() -> None:
+    letter = parse(raw("Message-ID: first@example.com"))
+    reply = answers.done(Envelope.of(letter), Done("Done."), sender=OURS)
+    assert opened(reply)["In-Reply-To"] == "<first@example.com>"
+    assert parse(reply).thread_id == letter.thread_id
+
+
 def test_who_answers_an_answer_writes_to_the_address_that_the_first_mail_reached() -> None:
     letter = parse(received(raw("To: somebody@example.com, garden+owner@post.example.com")))
     assert opened(answers.done(Envelope.of(letter), Done("Done."), sender=OURS))["Reply-To"] == letter.reached == SITE

@@ -77,3 +77,10 @@ async def test_a_browser_that_fails_is_no_picture_and_no_error(dist, monkeypatch
     monkeypatch.setattr(camera, "find_chromium", lambda: Path("/usr/bin/false"))
     assert await screenshot(dist, "/") is None
     assert "no picture of /" in caplog.text
+
+
+async def test_whatever_goes_wrong_around_the_browser_is_no_error_either(dist, monkeypatch, caplog):
+    monkeypatch.setattr(camera, "find_chromium", lambda: Path("/usr/bin/false"))
+    monkeypatch.setattr(camera, "_CAMERA", Path("/not/there"))
+    assert await screenshot(dist, "/") is None
+    assert "no picture of /" in caplog.text
