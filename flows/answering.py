@@ -1,6 +1,6 @@
 """Answers to the people who wrote: one per thread and edit, sent at most once; then the instruction is ended.
 
-The order makes every step repeatable: the delivery row says whether the answer went out, and an
+The order makes every step repeatable: the delivery row says whether the answer went out, and what it said; an
 instruction is ended only after that. Whoever comes after a crash groups by the same edit and thread.
 """
 
@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from postroom.errors import BadInput, LimitReached, PostroomError
@@ -23,6 +24,7 @@ from postroom.settings import settings
 
 log = logging.getLogger("postroom.flows")
 Compose = Callable[[Instruction, Sequence[Instruction]], bytes]
+AFTER_ALL = "If you have been told that this could not be carried out: it has been, after all."
 REPLY = {"sent": "sent", "unknown": "unknown", "failed": "none"}
 
 
@@ -55,7 +57,7 @@ def work_is_kept(error: PostroomError) -> bool:
 async def done(book: Book, edit: str, wanted: Sequence[Instruction], told: Told) -> None:
     """Tell every thread what was done, and end its instructions as done."""
 
-    def compose(lead: Instruction, others: Sequence[Instruction]) -> bytes:
+    def compose(lead: Instruction, others: Sequence[Instruction], *, after_all: bool = False) -> bytes:
         return answers.done(
             _envelope(lead),
             answers.Done(
@@ -65,15 +67,17 @@ async def done(book: Book, edit: str, wanted: Sequence[Instruction], told: Told)
                 left_out=[why for i in (*others, lead) for why in i.left_out],
                 absorbed=[answers.Earlier(i.subject, i.text) for i in others],
                 questions=told.questions,
-                remarks=told.remarks,
+                remarks=(*told.remarks, *([AFTER_ALL] if after_all else [])),
                 screenshot=told.screenshot,
                 published_url=told.published,
             ),
             sender=settings().mail_from,
         )
 
-    about = {"commit": told.commit, "pages": list(told.pages), "edit_url": told.edit_url}
-    await _answer(book, edit, wanted, compose, "done", about, None, told.summary)
+    about: dict[str, object] = {"commit": told.commit, "pages": list(told.pages), "edit_url": told.edit_url}
+    await _answer(
+        book, edit, wanted, compose, "done", about, None, told.summary, after_all=partial(compose, after_all=True)
+    )
 
 
 async def failed(book: Book, edit: str, wanted: Sequence[Instruction], error: PostroomError) -> None:
@@ -120,11 +124,15 @@ async def _answer(
     about: dict[str, object],
     reason: str | None,
     said: str,
+    *,
+    after_all: Compose | None = None,
 ) -> None:
-    by_thread = sorted(wanted, key=lambda i: (i.thread_id, i.sender, i.order))
+    open_still = [one for one in wanted if await asyncio.to_thread(_is_open, book, one)]
+    by_thread = sorted(open_still, key=lambda i: (i.thread_id, i.sender, i.order))
     for _, group in groupby(by_thread, key=lambda i: (i.thread_id, i.sender)):
         *others, lead = group
-        answered = await asyncio.to_thread(_send, book, lead, others, compose) if lead.sender else "none"
+        answer = partial(_send, book, lead, others, compose, status, after_all)
+        answered = await asyncio.to_thread(answer) if lead.sender else "none"
         ours = Said(f"re-{_name(lead)}"[:250], book.clock.now_ms(), settings().mail_from, said)
         await asyncio.to_thread(book.threads.add, lead.project, lead.thread_id, ours)
         for one in (*others, lead):
@@ -137,15 +145,36 @@ async def _answer(
         log.info("%s %s; answer: %s", lead.message_id, status, answered)
 
 
-def _send(book: Book, lead: Instruction, others: Sequence[Instruction], compose: Compose) -> str:
-    """How the answer to the command line or a mail ended: sent, unknown, or none."""
+def _is_open(book: Book, one: Instruction) -> bool:
+    """Whether nobody has ended it: an attempt that died may have answered some."""
+    now = book.instructions.find(one.project, one.message_id)
+    return now is not None and not now.ended
+
+
+def _send(
+    book: Book,
+    lead: Instruction,
+    others: Sequence[Instruction],
+    compose: Compose,
+    status: str,
+    after_all: Compose | None,
+) -> str:
+    """How the answer to the command line or a mail ended: sent, unknown, or none.
+
+    An attempt that died may have told that it failed. Who then hears that it is done hears it in a mail of its own.
+    """
     try:
         raw = compose(lead, others)
+        correction = after_all(lead, others) if after_all is not None else b""
     except BadInput as error:  # such as an address that no mail can be written to: the work is done all the same
         log.warning("%s can't be answered: %s", lead.message_id, error)
         return "none"
-    sender, about = settings().mail_from, {"project": lead.project, "thread": lead.thread_id}
-    delivery = send_once(book, f"mail:{_name(lead)}", lead.sender, raw, sender=sender, detail=about)
+    sender, about = settings().mail_from, {"project": lead.project, "thread": lead.thread_id, "status": status}
+    batch = f"mail:{_name(lead)}"
+    delivery = send_once(book, batch, lead.sender, raw, sender=sender, detail=about)
+    if correction and delivery.detail.get("status", status) != status:
+        log.warning("%s was told that it %s; it is told again", lead.message_id, delivery.detail["status"])
+        delivery = send_once(book, f"{batch}:after-all", lead.sender, correction, sender=sender, detail=about)
     if delivery.state == "failed":
         log.warning("the answer to %s was not taken: %s", lead.message_id, delivery.reason)
     return REPLY.get(delivery.state, "unknown")

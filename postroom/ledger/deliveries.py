@@ -69,7 +69,7 @@ class Deliveries:
             batch,
             recipient,
             "SET #state = :sending, #at = :now, delivery_id = :id, tries = if_not_exists(tries, :zero) + :one, "
-            "detail = if_not_exists(detail, :detail)",
+            f"detail = {':detail' if detail else 'if_not_exists(detail, :detail)'}",
             "attribute_not_exists(#state) OR #state = :pending",
             {
                 ":sending": "sending",

@@ -16,7 +16,7 @@ from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Failed, Running, Scheduled
 
 from blocks.site import Site
-from flows import care, runs, show
+from flows import answering, care, runs, show
 from flows.desk import ask_for_edit
 from flows.edit_site import Edit, edit_site
 from flows.predecessor import wait_for_predecessor
@@ -482,3 +482,44 @@ async def test_what_can_not_be_shown_costs_no_attempt(book: Book, monkeypatch: p
 
     monkeypatch.setattr(show, "acreate_table_artifact", away)
     await show.history(book, "garden")
+
+
+async def test_who_was_told_that_it_failed_hears_so_when_it_is_done_after_all(
+    book: Book, place: Workplace, local_aws: str
+) -> None:
+    name = f"after-{uuid.uuid4().hex[:6]}"
+    one = said(name)
+    book.instructions.enter(one)
+
+    def die(*_: object, **__: object) -> bool:
+        raise Unavailable("killed between the answer and the book")
+
+    with pytest.MonkeyPatch.context() as killing, pytest.raises(Unavailable):
+        killing.setattr(book.instructions, "end", die)
+        await answering.failed(book, "edit:garden:1", [one], Unavailable("it does not build"))
+    for _ in range(2):  # once more changes nothing
+        await answering.done(book, "edit:garden:1", [one], answering.Told("The hours are new."))
+    wrong, right = letters(local_aws, f"{name}@example.com")
+    assert "could not be carried out" in wrong["text"]
+    assert answering.AFTER_ALL in right["text"].replace("\n", " ")
+    assert status(book, name) == "done"
+
+
+async def test_one_answer_goes_to_each_thread_and_names_what_was_done_with_it(
+    book: Book, place: Workplace, local_aws: str
+) -> None:
+    sender = f"{uuid.uuid4().hex[:6]}@example.com"
+    first, second = (
+        said("first", 1, thread_id="hours", sender=sender),
+        said("second", 2, thread_id="hours", sender=sender),
+    )
+    other = said("other", 3, sender=f"other-{sender}")
+    for one in (first, second, other):
+        book.instructions.enter(one)
+    await answering.done(book, "edit:garden:1", [first, second, other], answering.Told("All done."))
+    (answer,) = letters(local_aws, sender)
+    assert "first" in answer["text"]
+    assert len(letters(local_aws, f"other-{sender}")) == 1
+    ended = book.instructions.find("garden", "first")
+    assert ended is not None
+    assert ended.outcome["absorbed_by"] == "second"
