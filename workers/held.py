@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from postroom.ledger import Row, State
 from workers.orders import Message, Parcel
 from workers.routes import Route
 
 MOST_ENTERING = 100  # of one queue: received but not yet asked for; more would only wait for Prefect
 MOST_HELD = 20_000  # of one queue; SQS itself stops at 120,000
+MOST_RESTING = 100  # of one queue that take no place; when the model is closed to all, the rest waits in the queue
+REST_MS = 120_000  # work that was put off for longer takes no place
 LOOK_SOONEST, LOOK_LATEST = 0.25, 1.0
 
 
@@ -29,6 +32,7 @@ class Held:
     failures: int = 0  # to extend, in a row
     entered: bool = False
     ending: bool = False
+    resting: bool = False  # all its work was put off for a good while
     copied: int = 0  # fresh copies that were sent; with the last of them this one is only to be deleted
 
     @property
@@ -43,6 +47,7 @@ class Shelf:
         self._held: dict[str, Held] = {}
         self._count: Counter[str] = Counter()
         self._entering: Counter[str] = Counter()
+        self._resting: Counter[str] = Counter()
         self._moved = asyncio.Event()
 
     def __len__(self) -> int:
@@ -70,8 +75,17 @@ class Shelf:
             self._entering[held.message.queue] -= 1
             self._moved.set()
 
+    def saw(self, held: Held, rows: Iterable[Row], now_ms: int) -> None:
+        """Its rows as they are now: what was put off for long leaves its place to others until its time comes."""
+        resting = all(row.state is State.WAITING and row.effective_until > now_ms + REST_MS for row in rows)
+        if held in self and resting is not held.resting:
+            held.resting = resting
+            self._resting[held.message.queue] += 1 if resting else -1
+            self._moved.set()
+
     def take(self, held: Held) -> None:
         if held in self:
+            self._resting[held.message.queue] -= held.resting
             del self._held[held.message.id]
             self._count[held.message.queue] -= 1
             self._entering[held.message.queue] -= not held.entered
@@ -82,7 +96,8 @@ class Shelf:
 
     def room(self, queue: str, limit: int | None) -> int:
         """How many more messages of a queue may come."""
-        free = min((limit or MOST_HELD) - self._count[queue], MOST_ENTERING - self._entering[queue])
+        at_work = self._count[queue] - min(self._resting[queue], MOST_RESTING)
+        free = min((limit or MOST_HELD) - at_work, MOST_ENTERING - self._entering[queue])
         return max(0, free)
 
     async def moved(self, seconds: float) -> None:

@@ -248,6 +248,8 @@ class Sensor:
                 elif None in found:
                     log.error("%s: the book has lost the row of message %s", held.message.queue, held.message.id)
                     self.shelf.take(held)  # it comes again, and is entered again
+                else:
+                    self.shelf.saw(held, [row for row in found if row is not None], self.book.clock.now_ms())
             await (asyncio.sleep(0.1) if len(self.shelf) else self.shelf.moved(5))
 
     async def _conclude(self, held: Held, rows: dict[str, Any]) -> None:

@@ -150,6 +150,24 @@ async def test_s3s_test_event_is_thrown_away(provisioned: Names) -> None:
     assert dead_letters(provisioned.mail_queue, seconds=0.5) == []
 
 
+async def test_tasks_that_were_put_off_for_hours_leave_their_places_to_others(provisioned: Names) -> None:
+    async with sensing(provisioned.prefix, task_concurrency=1) as sensor:
+        first = [new_id(), new_id()]
+        for request in first:
+            send(provisioned.tasks_queue, task_body(request), requestId=request)
+        for request in first:
+            row = await asked_for(sensor.book, f"task:{request}")
+            hours = sensor.book.clock.now_ms() + 7_200_000
+            sensor.book.leases.put_off(begin(sensor.book, row.key, "task").lease, hours, "the model is closed")
+        await until(lambda: all(held.resting for held in sensor.shelf), "both rest")
+        request = new_id()
+        send(provisioned.tasks_queue, task_body(request), requestId=request)
+        row = await asked_for(sensor.book, f"task:{request}")
+        assert len(sensor.shelf) == 3
+        finish(sensor.book, row.key, "task")
+        await until(lambda: len(sensor.shelf) == 2, "what rests is held on")
+
+
 async def test_work_that_fails_for_good_is_a_dead_letter_and_its_redrive_a_new_attempt(provisioned: Names) -> None:
     request = new_id()
     async with sensing(provisioned.prefix) as sensor:
