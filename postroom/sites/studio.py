@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import logging
 import mimetypes
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from postroom.sites.workspace import Snapshot, Workspace
 log = logging.getLogger("postroom.sites")
 SAVE_SECONDS = 30.0
 KEEP_SECONDS = 15.0
+_OURS, _THEIRS = re.compile(rb"^<{7} ", re.M), re.compile(rb"^>{7} ", re.M)  # git's marks around a conflict
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ class Studio:
         result = self.result.or_raise()
         guard()
         snapshot = await asyncio.to_thread(self._taken, work)
+        if conflict is not None or unfinished is not None:  # unfinished work may be a joining that was cut short
+            await asyncio.to_thread(self._demand_no_marks, snapshot)
         commit = await asyncio.to_thread(work.commit, snapshot, self.edit)
         built = await self.build(commit)
         return Edited(commit, result, snapshot.changed, snapshot.refused, built)
@@ -224,6 +228,21 @@ class Studio:
             elif file.key.startswith("documents/"):
                 work.media[path] = self._kept_for_good(file)
         return snapshot if work.media == before else work.snapshot()
+
+    def _demand_no_marks(self, snapshot: Snapshot) -> None:
+        """Raise Conflict when both sides of a conflict still stand in a file, for visitors to read."""
+        changed = {path: entry for path, entry in snapshot.entries.items() if path in snapshot.changed}
+        left = sorted(
+            path
+            for path, _, content in contents(self.repository.path, changed)
+            if _OURS.search(content) and _THEIRS.search(content)
+        )
+        if left:
+            raise Conflict(
+                f"the agent was asked to join two versions and left both in {', '.join(left)}",
+                safe="Somebody else changed the same places meanwhile, and the two could not be joined.",
+                files=left,
+            )
 
     def _kept_for_good(self, file: MediaFile) -> MediaFile:
         """A document that a page speaks of moves out of the shelf that is cleared after a while."""

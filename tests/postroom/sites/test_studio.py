@@ -12,6 +12,7 @@ from PIL import Image
 
 from postroom.agent.job import Instruction
 from postroom.aws.clients import client
+from postroom.errors import Conflict
 from postroom.media.bucket import BucketShelf
 from postroom.media.prepare import prepare
 from postroom.media.result import MediaFile, MediaResult
@@ -21,7 +22,7 @@ from postroom.sites.media_lock import LOCK, parse
 from postroom.sites.places import Places
 from postroom.sites.repository import Repository
 from postroom.sites.studio import Studio, Wish, media_files, told
-from postroom.sites.tree import contents
+from postroom.sites.tree import Entry, add_blob, contents
 from tests.fixtures.sites import shared_packages
 from tests.postroom.media.pictures import encoded, noisy
 
@@ -103,3 +104,19 @@ async def test_a_mail_that_is_done_once_more_finds_its_documents(places: Places)
     (file,) = media_files([wish(results, "m3:r1")])
     assert Studio(None, places, "edit:t:1", Path())._fetch(file.key) == b"%PDF-1.4 menu"  # type: ignore[arg-type]
     assert file.sha256 == hashlib.sha256(b"%PDF-1.4 menu").hexdigest()
+
+
+async def test_two_versions_that_were_not_joined_are_never_published(places: Places, garden: Repository) -> None:
+    base, path = garden.head(), "src/pages/about.md"
+
+    def edited(text: bytes) -> str:
+        files = {**garden.tree(base), path: Entry("100644", add_blob(garden.path, text))}
+        return garden.commit(files, base, "edit\n")
+
+    garden.merge(edited(b"ours\n"), subject="a", instructions=["m1"])
+    theirs = edited(b"theirs\n")
+    with pytest.raises(Conflict) as conflict:
+        garden.merge(theirs, subject="b", instructions=["m2"])
+    async with Studio(garden, places, "edit:t:2", places.work("edit-t-2-1"), driver="literal") as studio:
+        with pytest.raises(Conflict, match=f"left both in {path}"):  # `literal` does not think, and joins nothing
+            await studio.settle([wish([], "m2")], conflict.value, guard=lambda: None)
