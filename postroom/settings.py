@@ -152,6 +152,11 @@ class Settings(BaseSettings):
     site_git_token: SecretStr | None = Field(
         None, description="Token for https repositories of sites. Secret. Unset for local ones and ssh."
     )
+    site_git_host: str = Field(
+        "github.com",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$",
+        description="Host that the token is for, with its port if it has one; no other host is ever sent it.",
+    )
     site_file_mb: int = Field(25, ge=1, description="Largest file a site may hold.")
     site_total_mb: int = Field(500, ge=1, description="Largest site, source or built, in all.")
     build_seconds: int = Field(300, ge=1, description="Time one build of a site may take.")

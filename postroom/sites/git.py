@@ -76,7 +76,7 @@ def _environment() -> dict[str, str]:
     if token := settings().site_git_token:
         # in the environment, not on the command line, where every user of the machine could read it
         basic = base64.b64encode(f"x-access-token:{token.get_secret_value()}".encode()).decode()
-        fixed["http.extraHeader"] = f"Authorization: Basic {basic}"
+        fixed[f"http.https://{settings().site_git_host}/.extraHeader"] = f"Authorization: Basic {basic}"
     env["GIT_CONFIG_COUNT"] = str(len(fixed))
     for number, (key, value) in enumerate(fixed.items()):
         env[f"GIT_CONFIG_KEY_{number}"] = key
