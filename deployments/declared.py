@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
         said = value.schedule.model_dump(mode="json", exclude={"anchor_date"}, exclude_none=True)
         return {**said, "timezone": said.get("timezone", "UTC")}
     if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", exclude_unset=True)
+        return value.model_dump(mode="json", exclude_none=True)
     if isinstance(value, dict):  # a schema's empty lists may be said or left out
         return {key: each for key, each in value.items() if each not in ([], {}, None) or key == "properties"}
     return value

@@ -153,6 +153,16 @@ def test_every_flow_has_a_deployment_of_its_own_name() -> None:
         assert any(tag.startswith("job:") for tag in entry["tags"]), f"{name} does not say which job it belongs to"
 
 
+async def test_a_watch_that_takes_long_is_not_begun_a_second_time(client: PrefectClient) -> None:
+    await deploy()
+    for name in ("health-check", "dead-letters"):
+        found = await client.read_deployment_by_name(f"{name}/{name}")
+        assert found.global_concurrency_limit is not None
+        assert found.global_concurrency_limit.limit == 1
+        assert found.concurrency_options is not None
+        assert found.concurrency_options.collision_strategy.value == "CANCEL_NEW"
+
+
 def test_an_entry_that_is_not_understood_is_named(tmp_path: Path) -> None:
     file = tmp_path / "prefect.yaml"
     file.write_text("deployments: [{name: a, entrypoint: b.c, work_pool: {name: light}, scheduels: []}]")
