@@ -22,6 +22,19 @@ LOCK = "mail-media.lock.json"
 MEDIA = "src/assets/mail"
 Fetch = Callable[[str], bytes]
 _PATH = re.compile(rf"{MEDIA}/[A-Za-z0-9][A-Za-z0-9._@+-]*(?:/[A-Za-z0-9][A-Za-z0-9._@+-]*)*")
+# What a document is called on the site follows from what it is: a browser that is told `.html` runs what is in it.
+_ENDINGS = {
+    "application/gzip": "gz",
+    "application/json": "json",
+    "application/pdf": "pdf",
+    "application/rtf": "rtf",
+    "application/zip": "zip",
+    "image/svg+xml": "svg",  # cleaned
+    "text/calendar": "ics",
+    "text/csv": "csv",
+    "text/markdown": "md",
+}
+_ACTIVE = re.compile(r"s?html?|xht(?:ml)?|xml|xsl|xslt|rss|atom|svgz?|[mc]?js|css|wasm|map|webmanifest|php|manifest")
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
@@ -101,9 +114,18 @@ def for_media(medium: Mapping[str, Any]) -> list[MediaFile]:
         moving = [part for part in medium["files"] if part.startswith("animation.")]
         still = [part for part in ("master.avif", "master.jpg", "master.png") if part in medium["files"]]
         return [MediaFile(f"{name}.{part.rpartition('.')[2]}", f"{sha256}/{part}") for part in moving or still]
-    kind = _plain(ending)[:10] if stem else ""
+    kind = _ending(str(medium.get("content_type") or ""), _plain(ending)[:10] if stem else "")
     key = str(medium.get("key") or f"{sha256}/{filename}")
     return [MediaFile(f"{name}.{kind}" if kind else name, key, sha256)]
+
+
+def _ending(content_type: str, told: str) -> str:
+    """The ending of a document: by its content; by the sender's word only where no browser acts on it."""
+    if content_type in _ENDINGS:
+        return _ENDINGS[content_type]
+    if content_type.startswith("text/"):
+        return "txt"
+    return "bin" if _ACTIVE.fullmatch(told) else told
 
 
 def _plain(text: str) -> str:

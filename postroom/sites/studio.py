@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import mimetypes
 import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from postroom.errors import Conflict, LeaseLost
 from postroom.media.bucket import BucketShelf
 from postroom.sites import changes
 from postroom.sites.build import Built
+from postroom.sites.content_types import content_type
 from postroom.sites.media_lock import LOCK, MEDIA, MediaFile, for_media
 from postroom.sites.places import Places
 from postroom.sites.rebuild import media_of, rebuild
@@ -248,8 +248,7 @@ class Studio:
         """A document that a page speaks of moves out of the shelf that is cleared after a while."""
         content = self._fetch(file.key)
         key = f"{hashlib.sha256(content).hexdigest()}/{Path(file.key).name}"
-        kind = mimetypes.guess_type(file.key)[0] or "application/octet-stream"
-        BucketShelf(client("s3"), self.places.media_bucket).put_new(key, content, kind)
+        BucketShelf(client("s3"), self.places.media_bucket).put_new(key, content, content_type(file.path))
         return replace(file, key=key)
 
 

@@ -198,6 +198,27 @@ def test_a_media_result_becomes_files_of_the_lock():
         for_media({"filename": "bomb.png", "kind": "image", "sha256": None, "files": {}})
 
 
+@pytest.mark.parametrize(
+    ("filename", "content_type", "ending"),
+    [
+        ("page.html", "text/plain", "txt"),
+        ("app.js", "text/plain", "txt"),
+        ("feed.xml", "text/plain", "txt"),
+        ("evil.html", "application/pdf", "pdf"),
+        ("evil.svg", "application/octet-stream", "bin"),
+        ("plan.svg", "image/svg+xml", "svg"),
+        ("prices.csv", "text/csv", "csv"),
+        ("talk.odp", "application/vnd.oasis.opendocument.presentation", "odp"),
+        ("noending", "application/octet-stream", ""),
+    ],
+)
+def test_a_document_is_called_what_it_is_whatever_its_sender_says(
+    filename: str, content_type: str, ending: str
+) -> None:
+    (file,) = for_media({"filename": filename, "kind": "document", "sha256": SHA, "content_type": content_type})
+    assert file.path.rpartition(SHA[:8])[2] == (f".{ending}" if ending else "")
+
+
 def test_work_that_was_looked_at_while_its_files_went_away_is_not_kept(repository: Repository, tmp_path: Path) -> None:
     """A slow look at the workspace may end after the edit has left it."""
     places = Places("garden", "example.com")
