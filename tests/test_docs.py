@@ -61,3 +61,21 @@ def test_settings_and_verbs_named_on_a_page_exist(page: Path) -> None:
         assert variable.removesuffix("_FILE") in known, f"{page.name} names {variable}"
     for verb in re.findall(r"`(?:uv run )?postroom ([a-z-]+)", text):
         assert verb in VERBS, f"{page.name} names the verb {verb}"
+
+
+def promises() -> list[tuple[str, str]]:
+    return re.findall(r"^\| ([A-Z].*?) \| `(tests/\S+)` \|$", (ROOT / "docs/guarantees.md").read_text(), re.MULTILINE)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+@pytest.mark.parametrize(("promise", "file"), promises(), ids=lambda value: value[:60])
+def test_a_promise_is_the_name_of_a_test(promise: str, file: str) -> None:
+    names = re.findall(r"^\s*(?:async )?def test_(\w+)", (ROOT / file).read_text(), re.MULTILINE)
+    assert words(promise) in [words(name.replace("_", " ")) for name in names], f"no test of {file} is named so"
+
+
+def test_there_are_promises() -> None:
+    assert len(promises()) > 20

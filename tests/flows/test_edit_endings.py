@@ -23,13 +23,15 @@ from flows.predecessor import wait_for_predecessor
 from flows.workplace import Workplace
 from postroom.agent.job import error_of
 from postroom.aws.names import Names
-from postroom.errors import OutOfTime, Unavailable
+from postroom.errors import LeaseLost, LimitReached, OutOfTime, TimedOut, Unavailable
 from postroom.ledger import Granted, Holding, State
 from postroom.ledger.book import Book
 from postroom.ledger.desk import Answer
 from postroom.ledger.instructions import Instruction
 from postroom.settings import settings
 from postroom.sites.repository import Repository
+from postroom.sites.studio import Studio
+from postroom.sites.workspace import Workspace
 from tests.flows.premises import deployed
 
 
@@ -523,3 +525,61 @@ async def test_one_answer_goes_to_each_thread_and_names_what_was_done_with_it(
     ended = book.instructions.find("garden", "first")
     assert ended is not None
     assert ended.outcome["absorbed_by"] == "second"
+
+
+async def test_a_stuck_agent_is_tried_once_more_and_then_the_sender_hears_that_it_failed(
+    book: Book, place: Workplace, monkeypatch: pytest.MonkeyPatch, prefect_server: str, local_aws: str
+) -> None:
+    tries = 0
+
+    async def stick(*_: object, **__: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise TimedOut("no word, no tool for a minute")
+
+    monkeypatch.setattr("postroom.sites.studio.Studio.make", stick)
+    monkeypatch.setattr("postroom.ledger.leases.RETRY_DELAY_MS", 10)
+    await site_block().save("garden", overwrite=True)
+    name = f"stuck-{uuid.uuid4().hex[:6]}"
+    begun = Begun(book, place, said(name))
+    book.leases.fail(begun.lease, Unavailable("a server was away"))  # such an attempt is not a stuck agent
+    with pytest.raises(TimedOut):
+        await edit_site("garden", 1)
+    assert (tries, letters(local_aws, f"{name}@example.com")) == (1, [])
+    with pytest.raises(LimitReached, match="twice in a row"):
+        await edit_site("garden", 1)
+    assert (tries, status(book, name)) == (2, "failed")
+    assert len(letters(local_aws, f"{name}@example.com")) == 1
+
+
+async def test_an_edit_that_has_to_make_way_lets_go_promptly_and_keeps_its_work(
+    book: Book, place: Workplace, monkeypatch: pytest.MonkeyPatch, prefect: None
+) -> None:
+    at_work = asyncio.Event()
+
+    async def think(studio: Studio, *_: object, **__: object) -> None:
+        studio._workspace = Workspace(studio.repository, studio.root / "site", studio.repository.head())
+        (studio.root / "site" / "half.html").write_text("half of it")
+        at_work.set()
+        await asyncio.sleep(600)
+
+    monkeypatch.setattr(Studio, "make", think)
+    await site_block().save("garden", overwrite=True)
+    now = book.clock.now_ms()
+    begun = Begun(book, place, said("one", now))
+    book.leases.hand_back(begun.lease)
+    running = asyncio.create_task(edit_site("garden", 1))
+    async with asyncio.timeout(60):
+        await at_work.wait()
+    newer = said("two", now + 1)
+    book.instructions.enter(newer)
+    assert (await ask_for_edit(book, newer)).answer is Answer.PREEMPT
+    async with asyncio.timeout(30):  # five seconds where the machine is not crowded
+        with pytest.raises(LeaseLost):
+            await running
+    row = book.leases.read("edit:garden:1")
+    assert (row.state, row.reason) == (State.CANCELLED, "preempted by two (two)")
+    wip = place.interrupted_work(book, "edit:garden:2")
+    assert wip is not None
+    assert "half.html" in place.repository.tree(wip)
+    assert not list(place.places.work("edit").parent.glob("edit-garden-*"))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.errors import BadInput, LeaseLost, LimitReached, Missing
+from postroom.agent.job import Job
+from postroom.errors import BadInput, LeaseLost, LimitReached, Missing, Unavailable
 from postroom.sites import media_lock
 from postroom.sites.media_lock import LOCK, MediaFile, for_media
 from postroom.sites.places import Places
 from postroom.sites.repository import Repository
-from postroom.sites.studio import Studio
+from postroom.sites.studio import SAVE_SECONDS, Studio
 from postroom.sites.workspace import Workspace, export
 
 PICTURE = b"a picture"
@@ -198,6 +199,49 @@ def test_a_media_result_becomes_files_of_the_lock():
         for_media({"filename": "bomb.png", "kind": "image", "sha256": None, "files": {}})
 
 
+def test_work_that_was_looked_at_while_its_files_went_away_is_not_kept(repository: Repository, tmp_path: Path) -> None:
+    """A slow look at the workspace may end after the edit has left it."""
+    places = Places("garden", "example.com")
+
+    async def leave() -> Studio:
+        async with Studio(repository, places, "edit:garden:1", tmp_path / "studio") as studio:
+            studio._workspace = Workspace(repository, studio.root / "site", repository.head())
+        return studio
+
+    studio = asyncio.run(leave())
+    (studio.root / "site").mkdir(parents=True)  # as a look sees it that began before the files went
+    with pytest.raises(LeaseLost):
+        studio.save()
+    assert repository.wip("edit:garden:1") is None
+
+
+def test_unfinished_work_is_kept_every_half_minute_while_the_agent_works(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert SAVE_SECONDS == 30
+    monkeypatch.setattr("postroom.sites.studio.SAVE_SECONDS", 0.01)
+    kept: list[str] = []
+
+    async def work(job: Job, **_: object) -> None:
+        assert job.workspace is not None
+        for name in ("one.md", "two.md"):
+            (job.workspace / name).write_text("half of it")
+            async with asyncio.timeout(30):
+                while (wip := repository.wip("edit:garden:1")) is None or name not in repository.tree(wip):
+                    await asyncio.sleep(0.01)
+            kept.append(name)
+        raise Unavailable("killed")
+
+    async def edit() -> None:
+        async with Studio(repository, Places("garden", "example.com"), "edit:garden:1", tmp_path / "studio") as studio:
+            await studio.make([], guard=lambda: None)
+
+    monkeypatch.setattr("postroom.sites.studio.run_agent", work)
+    with pytest.raises(Unavailable):
+        asyncio.run(edit())
+    assert kept == ["one.md", "two.md"]
+
+
 @pytest.mark.parametrize(
     ("filename", "content_type", "ending"),
     [
@@ -217,19 +261,3 @@ def test_a_document_is_called_what_it_is_whatever_its_sender_says(
 ) -> None:
     (file,) = for_media({"filename": filename, "kind": "document", "sha256": SHA, "content_type": content_type})
     assert file.path.rpartition(SHA[:8])[2] == (f".{ending}" if ending else "")
-
-
-def test_work_that_was_looked_at_while_its_files_went_away_is_not_kept(repository: Repository, tmp_path: Path) -> None:
-    """A slow look at the workspace may end after the edit has left it."""
-    places = Places("garden", "example.com")
-
-    async def leave() -> Studio:
-        async with Studio(repository, places, "edit:garden:1", tmp_path / "studio") as studio:
-            studio._workspace = Workspace(repository, studio.root / "site", repository.head())
-        return studio
-
-    studio = asyncio.run(leave())
-    (studio.root / "site").mkdir(parents=True)  # as a look sees it that began before the files went
-    with pytest.raises(LeaseLost):
-        studio.save()
-    assert repository.wip("edit:garden:1") is None
