@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from postroom.mail import html_text, signed, tnef
+from postroom.mail import html_text, rtf, signed, tnef
 from postroom.mail.flowed import unflow
 from postroom.mail.letter import Attachment
 from postroom.mail.parts import Cutter, Part
@@ -72,6 +72,7 @@ class _Reader:
         self.found = Contents()
         self.fallback: list[Passage] = []
         self.unflowed = 0
+        self.rich = False
 
     def walk(self, part: Part, *, is_root: bool = False, among: str = "", index: int = 0) -> list[Passage]:
         try:
@@ -166,6 +167,12 @@ class _Reader:
             self.add(item.name, "", bool(item.content_id), item.content_id, item.content)
         if not inside.attachments:
             self.attach(part)
+        if inside.rtf and not (inside.text or inside.html or self.rich):
+            self.rich = True  # once a mail: it is slow to read, and a mail has one body
+            try:
+                inside.text = rtf.text_of(inside.rtf)
+            except rtf.NotRtf:
+                self.found.warn("the text in winmail.dat is rich text that could not be read")
         if inside.text or inside.html:
             # Outlook sends the same text beside it; it only counts when nothing else does
             self.fallback.append(Passage(inside.text, inside.html))
