@@ -92,14 +92,19 @@ async def _once(
             raise PostroomError(f"{subject.key} has failed before: {started.row.reason}")
         return dict(started.row.outcome)
     if isinstance(started, Exhausted):
+        row = started.row
+        said = row.reason or "each ended without a word"
         await asyncio.to_thread(
             book.leases.close,
             subject.key,
             State.FAILED,
-            f"given up after {started.row.attempts} attempts: {started.row.reason or 'each ended without a word'}",
-            event=subject.event("Failed", reason="attempts used up", attempts=started.row.attempts),
+            f"given up after {row.attempts} attempts: {said}",
+            category=row.category,
+            event=subject.event(
+                "Failed", reason=f"attempts used up: {said}", category=row.category, attempts=row.attempts
+            ),
         )
-        raise PostroomError(f"{subject.key}: all {started.row.attempts} attempts are used up")
+        raise PostroomError(f"{subject.key}: all {row.attempts} attempts are used up: {said}")
     assert isinstance(started, Granted)
     return await _carry_out(book, subject, started, body, beats_are_events, on_cancel, on_failure)
 
@@ -230,7 +235,7 @@ async def _ended_badly(
         return
     if isinstance(error, RateLimited) and (until := _reset(book, holding, error)):
         event = subject.event("Put Off", **said, until=iso(until))
-        await holding.end(book.leases.put_off, until, str(error), event=event)
+        await holding.end(book.leases.put_off, until, str(error), category=error.category, event=event)
         raise PutOff(f"{error}; it waits until {iso(until)}") from error
     again = error.retryable and not holding.lease.row.exhausted
     if not again and on_failure is not None:

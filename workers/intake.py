@@ -116,8 +116,8 @@ class Intake:
             if error.category != "validation":
                 raise
             reason = f"Prefect does not accept the run: {error}"
-            failed = event_about(order.job, order.key, "Failed", error=reason)
-            await self._calls(leases.close, order.key, State.FAILED, reason, event=failed)
+            failed = event_about(order.job, order.key, "Failed", error=reason, category=error.category)
+            await self._calls(leases.close, order.key, State.FAILED, reason, event=failed, category=error.category)
             return
         await self._calls(leases.note_run, order.key, str(run.id))
         log.info("%s: run %s", order.key if new else f"{order.key} (again)", run.name)

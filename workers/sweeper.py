@@ -159,7 +159,7 @@ class Sweeper:
             return
         was = run.state.name if run is not None and run.state is not None else "none"
         if todo is Do.FAIL:
-            await self._close(row, State.FAILED, "Failed", why_given_up(row))
+            await self._close(row, State.FAILED, "Failed", why_given_up(row), row.category)
         elif run is None or todo is Do.ASK:
             await self._ask(row)
         elif todo is Do.CANCEL:
@@ -181,9 +181,10 @@ class Sweeper:
         project, generation = row.key.removeprefix("edit:").rpartition(":")[0], generation_of(row.key)
         return row.job == "edit" and self._book.desk.read(project).generation > generation
 
-    async def _close(self, row: Row, state: State, what: str, reason: str) -> None:
-        event = event_about(row.job, row.key, what, reason=reason, attempts=row.attempts)
-        await self._calls(self._book.leases.close, row.key, state, reason, event=event)
+    async def _close(self, row: Row, state: State, what: str, reason: str, category: str | None = None) -> None:
+        kind = {"category": category} if category else {}
+        event = event_about(row.job, row.key, what, reason=reason, attempts=row.attempts, **kind)
+        await self._calls(self._book.leases.close, row.key, state, reason, event=event, category=category)
 
     async def _ask(self, row: Row) -> None:
         if row.work is None:
@@ -191,7 +192,7 @@ class Sweeper:
         try:
             run = await self._asking.ask(row.key, row.work)
         except BadInput as error:
-            await self._close(row, State.FAILED, "Failed", f"Prefect does not accept the run: {error}")
+            await self._close(row, State.FAILED, "Failed", f"Prefect does not accept the run: {error}", error.category)
             return
         anew = run.state is not None and run.state.is_final() and not run.state.is_cancelled()
         await self._calls(self._book.leases.note_run, row.key, str(run.id), anew=anew)

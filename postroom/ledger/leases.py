@@ -242,9 +242,11 @@ class Leases(LeaseTable):
         """Give the work back unfinished, without counting the attempt (a graceful stop is not a failure)."""
         self._let_go(lease, "SET #attempts = #attempts - :one, ", 0, None, event)
 
-    def put_off(self, lease: Lease, until_ms: int, reason: str, *, event: Event | None = None) -> None:
+    def put_off(
+        self, lease: Lease, until_ms: int, reason: str, *, category: str | None = None, event: Event | None = None
+    ) -> None:
         """Give the work back until a time that somebody else has named, without counting the attempt."""
-        self._let_go(lease, "SET #attempts = #attempts - :one, ", until_ms, reason, event)
+        self._let_go(lease, "SET #attempts = #attempts - :one, ", until_ms, reason, event, category)
 
     def fail(
         self, lease: Lease, error: PostroomError, *, event: Event | None = None, delay_ms: int | None = None
@@ -267,10 +269,18 @@ class Leases(LeaseTable):
         after = getattr(error, "retry_after", None)
         if after:
             wait = max(wait, int(after * 1000))
-        self._let_go(lease, "SET ", self._clock.now_ms() + wait, str(error), event)
+        self._let_go(lease, "SET ", self._clock.now_ms() + wait, str(error), event, error.category)
         return self.read(lease.key)
 
-    def _let_go(self, lease: Lease, setting: str, not_before: int, reason: str | None, event: Event | None) -> None:
+    def _let_go(
+        self,
+        lease: Lease,
+        setting: str,
+        not_before: int,
+        reason: str | None,
+        event: Event | None,
+        category: str | None = None,
+    ) -> None:
         values = {":waiting": State.WAITING.value, ":nb": not_before, ":now": self._clock.now_ms(), **self._mine(lease)}
         names = ["state", "until", "touched", "holder", "fence"]
         if ":one" not in values and "#attempts" in setting:
@@ -280,6 +290,10 @@ class Leases(LeaseTable):
             setting += "#reason = :reason, "
             values[":reason"] = sanitise(reason)
             names.append("reason")
+        if category is not None:  # so that whoever gives it up can say what it ended with
+            setting += "#outcome = :outcome, "
+            values[":outcome"] = {"category": category}
+            names.append("outcome")
         change = self._change(
             lease.key,
             setting + "#state = :waiting, #until = :nb, #touched = :now REMOVE #holder",
@@ -301,6 +315,7 @@ class Leases(LeaseTable):
         event: Event | None = None,
         only_if_free: bool = True,
         put_off_too: bool = False,
+        category: str | None = None,
     ) -> Row:
         """End work that nobody holds (refused before it began, attempts used up, cancelled by a person).
 
@@ -312,14 +327,12 @@ class Leases(LeaseTable):
         values: dict[str, Any] = {":state": state.value, ":now": now, ":reason": sanitise(reason), ":one": 1}
         if only_if_free and put_off_too:
             values[":waiting"] = State.WAITING.value
-        change = self._change(
-            key,
-            "SET #state = :state, #ended = :now, #touched = :now, #reason = :reason, #fence = #fence + :one "
-            "REMOVE #open, #until",
-            condition,
-            values,
-            names=("state", "ended", "touched", "reason", "fence", "open", "until"),
-        )
+        setting = "SET #state = :state, #ended = :now, #touched = :now, #reason = :reason, #fence = #fence + :one"
+        names = ["state", "ended", "touched", "reason", "fence", "open", "until"]
+        if category is not None:
+            setting, values[":outcome"] = f"{setting}, #outcome = :outcome", {"category": category}
+            names.append("outcome")
+        change = self._change(key, setting + " REMOVE #open, #until", condition, values, names=names)
         try:
             self._write({"Update": change}, event)
         except ConditionFailed:

@@ -72,6 +72,11 @@ class Row:
     def exhausted(self) -> bool:
         return self.attempts >= self.max_attempts
 
+    @property
+    def category(self) -> str:
+        """What kind of error its last attempt ended with; `died` when that did not get to say."""
+        return str(self.outcome.get("category") or "died")
+
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Row:
         return cls(

@@ -108,10 +108,19 @@ def test_attempts_used_up_by_dying_are_exhausted_and_then_closed(book: Book, key
         )
     answer = book.leases.start(key, "task", new_holder())
     assert isinstance(answer, Exhausted)
-    closed = book.leases.close(key, State.FAILED, "attempts used up", event=event(key, "Task Failed"))
-    assert closed.state is State.FAILED
+    assert answer.row.category == "died"
+    ended = event(key, "Task Failed")
+    closed = book.leases.close(key, State.FAILED, "attempts used up", event=ended, category=answer.row.category)
+    assert (closed.state, closed.outcome) == (State.FAILED, {"category": "died"})
     assert closed.fence > lease.fence
     assert told(book, key) == ["Task Failed"]
+
+
+def test_what_is_given_up_says_what_its_last_attempt_ended_with(book: Book, key: str) -> None:
+    book.leases.fail(taken(book, key), Unavailable("away"), delay_ms=0)
+    book.leases.fail(taken(book, key), RateLimited("slow down"), delay_ms=0)
+    taken(book, key)  # and dies
+    assert (book.leases.read(key).category, book.leases.read(key).reason) == ("rate-limit", "slow down")
 
 
 def test_closing_leaves_work_that_somebody_holds(book: Book, key: str) -> None:
