@@ -30,7 +30,7 @@ TRIES = {
     "cli.mail": "{postroom} mail send --from owner@example.com --to garden+owner@example.com \\\n"
     '    --subject "Spring in the garden" --text "The first tulips are out." --wait',
 }
-DETACHED_SECONDS = 240.0
+LAST_WORD_SECONDS = 30.0  # for the one in the background to say by itself which part did not get ready
 
 
 @app.command()
@@ -103,7 +103,8 @@ def in_background(premises: Premises, ports: Ports) -> None:
     board = Board(TITLES, say.err)
     board.open()
     try:
-        _follow(premises, supervisor, board, log, begun_at)
+        longest = House(premises.data, ports).supervisor.longest_start() + LAST_WORD_SECONDS
+        _follow(premises, supervisor, board, log, begun_at, longest)
     except KeyboardInterrupt:
         supervisor.terminate()
         supervisor.wait(60)
@@ -114,8 +115,11 @@ def in_background(premises: Premises, ports: Ports) -> None:
     say.note("`postroom down` stops it.")
 
 
-def _follow(premises: Premises, supervisor: subprocess.Popen[bytes], board: Board, log: Path, begun_at: int) -> None:
-    deadline, shown = time.monotonic() + DETACHED_SECONDS, {}
+def _follow(
+    premises: Premises, supervisor: subprocess.Popen[bytes], board: Board, log: Path, begun_at: int, longest: float
+) -> None:
+    deadline = time.monotonic() + longest
+    shown: dict[str, str] = {}
     while True:
         code, state = supervisor.poll(), premises.state()
         if state.get("pid") == supervisor.pid:
@@ -134,7 +138,7 @@ def _follow(premises: Premises, supervisor: subprocess.Popen[bytes], board: Boar
         if time.monotonic() > deadline:
             supervisor.terminate()
             supervisor.wait(60)
-            raise TimedOut(f"it was not ready after {DETACHED_SECONDS:.0f} s; its log: {log}")
+            raise TimedOut(f"it was not ready after {longest:.0f} s; its log: {log}")
         time.sleep(0.2)
 
 

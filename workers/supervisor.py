@@ -122,6 +122,13 @@ class Supervisor:
         order = TopologicalSorter({name: member.after for name, member in self.members.items()})
         return [self.members[name] for name in order.static_order()]
 
+    def longest_start(self) -> float:
+        """Seconds after which `start` is over: each part may use up its time, and those that need it theirs."""
+        over: dict[str, float] = {}
+        for member in self._in_order():
+            over[member.name] = max((over[name] for name in member.after), default=0.0) + member.part.ready_seconds
+        return max(over.values(), default=0.0)
+
     async def _bring_up(self, member: Member) -> None:
         for name in member.after:
             await self.members[name].settled.wait()

@@ -105,6 +105,16 @@ async def test_parts_start_after_those_they_need_and_stop_in_reverse(tmp_path: P
     assert not marked(supervisor.mark)
 
 
+def test_a_start_may_take_as_long_as_the_longest_row_of_parts_that_need_each_other(tmp_path: Path) -> None:
+    parts = [
+        web_server("prefect", tmp_path, after=("postgres",)),
+        web_server("postgres", tmp_path),
+        step("deploy", tmp_path, "", after=("prefect", "aws")),
+        web_server("aws", tmp_path),
+    ]
+    assert Supervisor(parts).longest_start() == 3 * parts[0].part.ready_seconds
+
+
 async def test_a_part_that_is_killed_is_started_again_and_it_is_said(tmp_path: Path) -> None:
     said: list[str] = []
     supervisor = Supervisor([web_server("web", tmp_path)], tell=lambda _, remark: said.append(remark))
