@@ -1,7 +1,7 @@
 """A change is told to the people of one customer.
 
-    is its trigger still there? → load the archive → what is to be told, and to which topic? → send, as the
-    customer → record it in the archive → take the trigger away, if it is still the one that was processed
+    is its trigger still there? → load the archive → ask for the meeting → what is to be told, and to which topic? →
+    send, as the customer → record it in the archive → take the trigger away, if it is still the one that was processed
 
 A newer status may overwrite the trigger meanwhile: then it stays, for the run that it has started. The archive
 is written before the trigger is taken away; when that fails, everything is kept for the next attempt.
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from prefect import flow, task
@@ -20,7 +22,7 @@ from prefect.states import Scheduled, State
 
 from blocks.customer import find_customer
 from flows import runs, show
-from flows.notice import told_once
+from flows.notice import told_before, told_once
 from flows.once import PutOff, Subject, once, own_key
 from flows.schedule_meeting import ask_for_meeting
 from postroom.aws.names import Names
@@ -77,18 +79,53 @@ async def notify(code: str, change_id: str, bucket: str, key: str, holding: Hold
         log.info("the trigger %s is gone: it was seen to before", key)
         return {"told": False, "reason": "its trigger is gone: it was seen to before"}
     change = await load(store, change_id)
-    if code not in change.codes:
-        if await asyncio.to_thread(store.ever_named, change_id, code):
-            await take_away(store, key, etag)
-            return {"told": False, "reason": "an edit has taken this customer off the change"}
-        raise BadInput(f"change {change_id} does not name the customer {code}", code="not-affected")
-    book = open_book()
-    outcome = await told_once(book, change, code, holding, lambda held, what: tell(change, code, what, held))
-    holding.check()
-    await record(store, change, code, outcome)
-    await ask_for_meeting(change)
+    asked = await meeting_asked(change)  # first: a role that is broken, or a quota, holds up the notice and not this
+    its_own = await as_the_customer_has_it(store, change, code)
+    outcome: dict[str, Any]
+    if its_own is None:
+        outcome = {"told": False, "reason": "an edit has taken this customer off the change"}
+    elif its_own is not change and (twin := await still_concerned(change, code)):
+        outcome = {"told": False, "reason": f"its people are told as those of {twin}, which has the same account"}
+        await record(store, its_own, code, outcome)
+    else:
+        book = open_book()
+        outcome = await told_once(book, its_own, code, holding, lambda held, what: tell(its_own, code, what, held))
+        holding.check()
+        await record(store, its_own, code, outcome, before=await told_before(book, its_own, code))
+    if not asked:
+        await ask_for_meeting(change)
     await take_away(store, key, etag)
     return outcome
+
+
+async def meeting_asked(change: Change) -> bool:
+    """Whether the change's meeting is asked for, if it has one; a failure is no reason to tell nobody."""
+    try:
+        await ask_for_meeting(change)
+    except Exception as error:
+        log.warning("the meeting of %s is asked for again after the notice: %s", change.change_id, classify(error))
+        return False
+    return True
+
+
+async def as_the_customer_has_it(store: ChangeStore, change: Change, code: str) -> Change | None:
+    """The change, or (once an edit took this customer off) the one that is off; BadInput for who was never named."""
+    if code in change.codes:
+        return change
+    if (parting := await asyncio.to_thread(store.parting, change, code)) is not None:
+        return parting
+    if await asyncio.to_thread(store.ever_named, change.change_id, code):
+        return None
+    raise BadInput(f"change {change.change_id} does not name the customer {code}", code="not-affected")
+
+
+async def still_concerned(change: Change, code: str) -> str | None:
+    """A customer that the change names and that shares the account of this one, and so its people."""
+    account = (await recognise(code)).account
+    for each in change.codes:
+        if (other := await find_customer(each)) is not None and other.account == account:
+            return each
+    return None
 
 
 def refuse_strangers(code: str, change_id: str, bucket: str, key: str) -> None:
@@ -129,12 +166,20 @@ async def recognise(code: str) -> Customer:
 
 
 @task(name="record it in the archive", cache_policy=NO_CACHE, retries=0)
-async def record(store: ChangeStore, change: Change, code: str, outcome: dict[str, Any]) -> None:
-    """An entry in the archive, once per notice."""
-    entry = Modification(
-        at=now(), by=SYSTEM, type=PROCESSED, customer=code, detail=outcome, key=notice_key(change, code)
-    )
-    await asyncio.to_thread(store.record, change.change_id, entry)
+async def record(
+    store: ChangeStore,
+    change: Change,
+    code: str,
+    outcome: dict[str, Any],
+    *,
+    before: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+) -> None:
+    """An entry in the archive, once per notice; also of those `before` this, where one is missing."""
+    recorded = {each.key for each in change.modifications}
+    missing = {key: detail for key, detail in before.items() if key not in recorded}
+    for key, detail in (*missing.items(), (notice_key(change, code), outcome)):
+        entry = Modification(at=now(), by=SYSTEM, type=PROCESSED, customer=code, detail=detail, key=key)
+        await asyncio.to_thread(store.record, change.change_id, entry)
 
 
 @task(name="take the trigger away", cache_policy=NO_CACHE, retries=0)

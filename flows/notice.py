@@ -65,6 +65,12 @@ async def told_once(book: Book, change: Change, code: str, run: Holding, tell: T
     return outcome
 
 
+async def told_before(book: Book, change: Change, code: str) -> dict[str, dict[str, Any]]:
+    """What came of the customer's earlier notices, by key: their runs may have died before the archive said so."""
+    rows = await asyncio.to_thread(book.leases.find_many, list(earlier_keys(change, code)))
+    return {key: dict(row.outcome) for key, row in rows.items() if row.state is State.DONE}
+
+
 async def _earlier(book: Book, change: Change, code: str, run: Holding) -> list[Row]:
     """The notices before this one, when none of them is being told any more."""
     keys = list(earlier_keys(change, code))
@@ -110,4 +116,4 @@ def _has_told(book: Book, change: Change, code: str, earlier: list[Row]) -> bool
         return True
     if all(row.state is State.DONE for row in earlier):
         return False
-    return any(report.sent or report.unknown for report in reports(book, change.change_id, code))
+    return any(report.sent or report.unknown or report.shared for report in reports(book, change.change_id, code))

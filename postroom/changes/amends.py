@@ -1,7 +1,7 @@
 """Triggers that were never written: whoever archived a change died before telling its customers.
 
 The archive is the truth. A customer of an archived change for whom it has no entry, for whom there is no
-trigger, and of whose notice the book knows nothing, has been forgotten; the sensor makes up for it.
+trigger of what it is now, and of whose notice the book knows nothing, has been forgotten; the sensor makes up for it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime, timedelta
 
-from postroom.changes.notices import notice_key, processed
-from postroom.changes.store import ChangeStore, trigger_key
+from postroom.changes.notices import open_notices
+from postroom.changes.store import ChangeStore
 from postroom.errors import PostroomError
 from postroom.ledger.book import Book
 
@@ -47,10 +47,8 @@ class Amends:
         change = store.read(key.removeprefix("archive/").removesuffix(".json"))
         forgotten = [
             code
-            for code in change.codes
-            if not processed(change, code)
-            and store.shelf.tag(trigger_key(code, change.change_id)) is None
-            and book.leases.find(notice_key(change, code)) is None
+            for code, notice in open_notices(change).items()
+            if not store.triggered(change, code) and book.leases.find(notice) is None
         ]
         if forgotten:
             log.warning("change %s: %s had been forgotten", change.change_id, ", ".join(forgotten))

@@ -65,6 +65,8 @@ def edited(
     detail: dict[str, Any] = {"version": version, "was": change.status.value}
     if replaces:
         detail["replaces"] = replaces
+    if gone := [code for code in change.codes if code not in after.codes]:
+        detail["dropped"] = gone  # who was told of it hears that it is off
     changes: dict[str, Any] = {"version": version, "modified_at": at, "modified_by": by}
     if draft:
         return after.model_copy(update=changes)

@@ -2,7 +2,7 @@
 
 submitted              aws-approval   approval-request, or `updated` when this customer knows an older version
 approved, completed    aws-announce
-cancelled              aws-announce   only to customers who had been told of it
+cancelled              aws-announce   only to customers who had been told of it; the same when an edit takes one off
 draft, rejected        nobody
 """
 
@@ -62,14 +62,28 @@ def was_told(change: Change, code: str) -> bool:
 
 
 def has_told(outcome: object) -> bool:
-    """Whether somebody was, or may have been, told."""
-    return isinstance(outcome, dict) and any(int(outcome.get(name) or 0) for name in ("sent", "unknown"))
+    """Whether somebody was, or may have been, told: also through another customer of the same account."""
+    return isinstance(outcome, dict) and any(int(outcome.get(name) or 0) for name in ("sent", "unknown", "shared"))
 
 
-def processed(change: Change, code: str) -> bool:
-    """Whether the archive says that this status of this version was seen to for the customer."""
-    key = notice_key(change, code)
-    return any(each.key == key for each in change.modifications)
+def taken_off(change: Change) -> dict[str, int]:
+    """Customers that edits have taken off the change, and the version that did it to each last."""
+    found: dict[str, int] = {}
+    for each in change.modifications:
+        detail = each.detail or {}
+        if each.type == "edited":
+            found |= {str(code): int(detail["version"]) for code in detail.get("dropped", ())}
+    return {code: version for code, version in found.items() if code not in change.codes}
+
+
+def open_notices(change: Change) -> dict[str, str]:
+    """Customers who may have to be told and for whom the archive has no entry, with the key of their notice."""
+    keys = {code: notice_key(change, code) for code in change.codes}
+    keys |= {
+        code: _key(change.change_id, version, Status.CANCELLED, code) for code, version in taken_off(change).items()
+    }
+    recorded = {each.key for each in change.modifications}
+    return {code: key for code, key in keys.items() if key not in recorded}
 
 
 def _key(change_id: str, version: int, status: Status, code: str) -> str:

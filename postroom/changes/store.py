@@ -35,9 +35,9 @@ from postroom.changes.model import (
     now,
     read_change,
 )
-from postroom.changes.notices import processed
+from postroom.changes.notices import open_notices, taken_off
 from postroom.changes.shelf import Kept, Rehearsal, Shelf
-from postroom.errors import BadInput, Conflict, Missing, PostroomError, Unavailable, classify
+from postroom.errors import BadInput, Conflict, Missing, PostroomError, Unavailable, Unparsable, classify
 from postroom.settings import settings
 
 # How a step is asked for once more: by the id, for a file without one would make another change.
@@ -117,6 +117,27 @@ class ChangeStore:
     def ever_named(self, change_id: str, code: str) -> bool:
         """Whether an older version of the change concerned this customer."""
         return any(code in self.read_version(change_id, each.version).codes for each in self.versions(change_id)[:-1])
+
+    def parting(self, change: Change, code: str) -> Change | None:
+        """The change as a customer has it whom an edit took off: over, in the words that were meant for them."""
+        version = taken_off(change).get(code)
+        if version is None:
+            return None
+        try:
+            known = self.read_version(change.change_id, version - 1)
+        except Missing:  # not kept any more
+            known = change
+        told = {"version": version, "status": Status.CANCELLED, "modifications": change.modifications}
+        return known.model_copy(update=told)
+
+    def triggered(self, change: Change, code: str) -> bool:
+        """Whether the customer's trigger is of the change as it stands; one that was left over is not."""
+        try:
+            found = self.shelf.find(trigger_key(code, change.change_id))
+        except Unparsable:
+            return False
+        says = (found.document.get("version"), found.document.get("status")) if found else None
+        return says == (change.version, change.status.value)
 
     def compare(self, change_id: str, before: int, after: int) -> list[Difference]:
         """What people changed between two versions, field by field."""
@@ -247,7 +268,7 @@ class ChangeStore:
 
     def _trigger(self, change: Change) -> None:
         """A trigger for each customer for whom the archive has no entry of this status and version."""
-        self.trigger(change, [code for code in change.codes if not processed(change, code)])
+        self.trigger(change, open_notices(change))
 
     def trigger(self, change: Change, codes: Iterable[str]) -> None:
         """Triggers for these customers; Unavailable, after all were tried, names those it could not write."""

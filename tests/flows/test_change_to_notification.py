@@ -10,7 +10,8 @@ from prefect.client.schemas.objects import StateType
 
 from flows import change_to_notification as module
 from postroom.aws.names import Names
-from postroom.changes.model import Status
+from postroom.changes.model import Change, Status
+from postroom.changes.notices import has_told
 from postroom.changes.shelf import Shelf
 from postroom.changes.standing import standing
 from postroom.changes.store import archive_key, trigger_key
@@ -20,6 +21,7 @@ from postroom.ledger import State
 from postroom.ledger.book import open_book
 from postroom.settings import settings
 from tests.flows.neighbourhood import Neighbourhood
+from tests.postroom.changes.samples import written
 
 
 @pytest.fixture
@@ -232,16 +234,85 @@ async def test_a_customer_the_change_does_not_name_is_refused(here: Neighbourhoo
     assert here.outbox(birch) == []
 
 
-async def test_the_trigger_of_a_customer_that_an_edit_took_off_ends_quietly(here: Neighbourhood) -> None:
+def take_off(here: Neighbourhood, change: Change, *left: str) -> None:
+    document = {**change.as_json(), "modifications": []}
+    document["changeMetadata"] |= {"customerCodes": list(left), "title": "Not for everybody"}
+    here.store.update(document, by="ann")
+
+
+async def test_a_customer_that_an_edit_takes_off_hears_that_it_is_off_in_the_words_it_knows(
+    here: Neighbourhood,
+) -> None:
     acorn, birch = await here.add("acorn", "ann"), await here.add("birch", "bob")
     change = here.submit(acorn, birch)
-    document = change.as_json()
-    document["changeMetadata"]["customerCodes"] = [acorn]
-    here.store.update(document, by="ann")
-    outcome = await here.run(change, birch)
-    assert outcome == {"told": False, "reason": "an edit has taken this customer off the change"}
+    await here.run(change, birch)
+    take_off(here, change, acorn)
+    assert here.triggers(change) == [acorn, birch]
+    outcome = await here.run(change, birch, "0B")
+    assert (outcome["kind"], outcome["version"], outcome["sent"]) == ("cancelled", 2, 1)
+    await here.run(change, birch, "0B")
+    first, last = here.outbox(birch)
+    assert last["subject"] == first["subject"].replace("Approval requested", "Cancelled")
+    assert "Not for everybody" not in last["text"], "what an edit says is for those who are still named"
+    assert here.triggers(change) == [acorn]
+    here.store.move(change.change_id, Status.APPROVED, by="bob")
+    assert here.triggers(change) == [acorn], "it is told once"
+
+
+async def test_a_customer_that_is_taken_off_before_it_was_told_hears_nothing(here: Neighbourhood) -> None:
+    acorn, birch = await here.add("acorn", "ann"), await here.add("birch", "bob")
+    change = here.submit(acorn, birch)
+    take_off(here, change, acorn)
+    assert (await here.run(change, birch))["told"] is False
     assert here.outbox(birch) == []
     assert here.triggers(change) == [acorn]
+
+
+async def test_taking_off_one_of_two_customers_of_an_account_tells_nobody_that_it_is_off(here: Neighbourhood) -> None:
+    account = "123457" + here.mark[:6].translate(str.maketrans("abcdef", "123456"))
+    acorn = await here.add("acorn", "ann", account=account)
+    again = await here.add("acorn-test", account=account)
+    change = here.submit(acorn, again)
+    for code in (acorn, again):
+        await here.run(change, code)
+    take_off(here, change, acorn)
+    assert acorn in (await here.run(change, again))["reason"]
+    assert (await here.run(change, acorn))["kind"] == "updated"
+    assert [mail["subject"].partition(":")[0] for mail in here.outbox(acorn)] == ["Approval requested", "Updated"]
+
+
+def test_who_was_told_through_another_code_of_the_account_was_told() -> None:
+    assert has_told({"sent": 0, "unknown": 0, "shared": 2})
+
+
+async def test_the_meeting_does_not_wait_for_a_notice_that_can_not_be_told(here: Neighbourhood) -> None:
+    birch = await here.add("birch", role=False)
+    invite = {"title": "Cut-over", "startTime": "2027-03-20T10:00", "duration": 90}
+    change = here.store.submit({**written(birch), "meetingInvite": invite}, by="ann")
+    with pytest.raises(AuthFailed):
+        await here.run(change, birch)
+    assert open_book().leases.find(f"meeting:{change.change_id}:1") is not None
+
+
+async def test_a_notice_whose_record_was_lost_is_recorded_by_the_next(
+    here: Neighbourhood, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acorn = await here.add("acorn", "ann")
+    change = here.submit(acorn)
+
+    def unavailable(*given: Any, **named: Any) -> Any:
+        raise Unavailable("S3 is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(Shelf, "write", unavailable)
+        with pytest.raises(Unavailable):
+            await here.run(change, acorn, "0A")
+    here.store.move(change.change_id, Status.APPROVED, by="bob")
+    await here.run(change, acorn, "0B")
+    kinds = [
+        each.detail["kind"] for each in here.store.read(change.change_id).modifications if each.type == "processed"
+    ]
+    assert kinds == ["approval-request", "approved"]
 
 
 async def test_a_trigger_without_a_change_says_so(here: Neighbourhood) -> None:

@@ -289,6 +289,20 @@ def test_customers_forgotten_by_a_writer_that_died_are_told_of_later_and_nobody_
     assert amends.make(book, store) == 0
 
 
+def test_a_trigger_left_over_from_an_older_version_does_not_stand_for_the_new_one(
+    store: ChangeStore, provisioned: Names
+) -> None:
+    change = store.submit(written("acorn"), by="ann")
+    key = trigger_key("acorn", change.change_id)
+    left_over = store.shelf.read(key).document
+    store.update({**written("acorn", changeMetadata__title="Two"), "changeId": change.change_id}, by="ann")
+    store.shelf.write(key, left_over, over=None, always=True)  # as if that writer had died before its trigger
+    amends = Amends(rest=timedelta())
+    assert amends.make(open_book(), store) == 1
+    assert store.shelf.read(key).document["version"] == 2
+    assert amends.make(open_book(), store) == 0
+
+
 def test_a_change_with_a_long_history_can_still_be_read_and_a_huge_one_is_never_written(store: ChangeStore) -> None:
     with pytest.raises(BadInput, match="larger than 1000000 bytes"):
         store.submit({**written(), "changeMetadata": {"title": "x" * 1_000_000}}, by="ann")
