@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from prefect import flow, task
@@ -28,6 +29,7 @@ from postroom.ledger.book import open_book
 from postroom.meetings.attendees import Attendees, gather
 from postroom.meetings.by_mail import keep_by_mail
 from postroom.meetings.graph import GraphCalendar
+from postroom.meetings.invited import inviting
 from postroom.meetings.keeping import keep, with_those_invited
 from postroom.meetings.meeting import is_on
 from postroom.meetings.microsoft import Access, Microsoft
@@ -58,7 +60,7 @@ async def see_to(change_id: str, version: int, off: bool, holding: Holding) -> d
     change = await load(store, change_id)
     if change.version != version:
         return {"action": "nothing", "reason": f"version {change.version} has overtaken version {version}"}
-    customers, missing = await recognise(change)
+    customers, missing = await recognise(change.codes)
     attendees = await who_is_invited(customers, missing) if is_on(change) else Attendees()
     access = await find_access()
     outcome, unreached = await carry_out(store, change, attendees, customers, access, holding)
@@ -85,9 +87,9 @@ async def load(store: ChangeStore, change_id: str) -> Change:
     return await asyncio.to_thread(store.read, change_id)
 
 
-async def recognise(change: Change) -> tuple[list[Customer], dict[str, PostroomError]]:
-    """The change's customers in its own order, and those whom nobody knows."""
-    found = [(code, await find_customer(code)) for code in change.codes]
+async def recognise(codes: Iterable[str]) -> tuple[list[Customer], dict[str, PostroomError]]:
+    """The customers of these codes, in that order, and those whom nobody knows."""
+    found = [(code, await find_customer(code)) for code in codes]
     missing: dict[str, PostroomError] = {
         code: Missing(f"there is no customer {code}") for code, each in found if not each
     }
@@ -126,7 +128,11 @@ async def carry_out(
             step = plan(change, attendees, graph=True)
             return await keep(step, change, attendees, calendar, record, holding.check), dict(attendees.unread)
     step = plan(change, attendees, graph=access is not None)
-    outcome, failed = await keep_by_mail(step, change, attendees, customers, open_book(), record, holding.check)
+    book = open_book()
+    before = await asyncio.to_thread(inviting, book, change)  # an edit may have taken some of them off the change
+    former, _ = await recognise(code for code in before if code not in change.codes)
+    everybody = [*customers, *former]
+    outcome, failed = await keep_by_mail(step, change, attendees, everybody, book, record, holding.check)
     return outcome, {**attendees.unread, **failed}
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.delivery import aws
+from postroom.delivery.asking import asked
 from postroom.delivery.customer import Customer
 from postroom.errors import QuotaReached, classify
 from postroom.ledger import Book
@@ -77,7 +78,7 @@ class Pace:
     async def allowance(self, *, fresh: bool = False) -> Allowance:
         if self._allowance is None or fresh or time.monotonic() - self._asked > ASK_SECONDS:
             try:
-                self._allowance = await asyncio.to_thread(self._ask, self._customer)
+                self._allowance = await asked(self._ask, self._customer)
             except Exception as error:
                 if self._allowance is None or not classify(error).retryable:
                     raise  # else: the old answer holds until there is a new one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import heapq
 from array import array
@@ -13,6 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from postroom.delivery.asking import asked
 from postroom.delivery.customer import Customer
 from postroom.errors import BadInput, Missing, classify
 
@@ -83,20 +83,20 @@ def allowed(address: str, patterns: Iterable[str] | None) -> bool:
 
 async def recipients(ses: Any, customer: Customer, topic: str) -> AsyncIterator[Page]:
     """Pages of those who are subscribed to the topic, by their own word or by the topic's default."""
-    await asyncio.to_thread(_topic, ses, customer, topic)
-    suppressed = await asyncio.to_thread(lambda: Known(_suppressed(ses)))
+    await asked(_topic, ses, customer, topic)
+    suppressed = await asked(lambda: Known(_suppressed(ses)))
     token: str | None = None
     began_again = False
     while True:
         try:
-            contacts, token = await asyncio.to_thread(_contacts, ses, customer, topic, token)
+            contacts, token = await asked(_contacts, ses, customer, topic, token)
         except ClientError as error:
             # A token may grow too old while slow mail goes out. From the top again: who was told is in the book.
             if token is None or began_again or not isinstance(classify(error), BadInput):
                 raise
             token, began_again = None, True
             continue
-        yield await asyncio.to_thread(_page, contacts, customer, lambda a: _why_suppressed(ses, a, suppressed))
+        yield await asked(_page, contacts, customer, lambda a: _why_suppressed(ses, a, suppressed))
         if token is None:
             return
 

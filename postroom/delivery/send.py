@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from postroom.delivery import aws
 from postroom.delivery.afloat import afloat
+from postroom.delivery.asking import asked
 from postroom.delivery.customer import Customer
 from postroom.delivery.notice import Notice
 from postroom.delivery.outgoing import Outgoing, Try
@@ -64,7 +65,7 @@ async def deliver(
     """
     notice = Notice.of(change, customer, topic, kind)
     delivering = await _begin(book, notice, change, check)
-    ses = await asyncio.to_thread(aws.reading, customer)
+    ses = await asked(aws.reading, customer)
     return await delivering.tell(recipients(ses, customer, topic))
 
 
@@ -87,7 +88,7 @@ async def resend_failed(
 async def _begin(book: Book, notice: Notice, change: Mapping[str, Any], check: Callable[[], None]) -> Delivering:
     subject, text, html = render(notice.kind, change, notice.customer)
     await asyncio.to_thread(enter, book, notice)  # before the role is assumed: one that can't be is in the report
-    outgoing = await asyncio.to_thread(Outgoing, notice, subject, text, html)
+    outgoing = await asked(Outgoing, notice, subject, text, html)
     return Delivering(book, notice, outgoing, check)
 
 

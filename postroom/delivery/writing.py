@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
@@ -21,7 +24,7 @@ KINDS = {
     "completed": "Completed",
     "cancelled": "Cancelled",
     "updated": "Updated",
-    "meeting": "Meeting",
+    "meeting": "Invitation",
 }
 BY_STATUS = {"submitted": "approval-request", "approved": "approved", "completed": "completed"} | {
     "cancelled": "cancelled"
@@ -33,16 +36,37 @@ _SECTIONS = (
     ("testPlan", "How it is checked"),
     ("rollbackPlan", "If it goes wrong"),
 )
+_LEFT_OUT = {("meeting", "testPlan")}  # other words there are no reason to invite people anew
 _TICKETS = {"serviceNow": "ServiceNow", "jira": "Jira"}
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 LONGEST_SUBJECT = 200
 
 
-def render(kind: str, change: Mapping[str, Any], customer: Customer) -> tuple[str, str, str]:
-    """Subject, plain text and HTML of the notice. Pure: the same input gives the same mail."""
+News = Literal["Invitation", "Updated", "Cancelled"]
+
+
+@dataclass(frozen=True)
+class Appointment:
+    """The meeting that a mail is about, and what is new of it."""
+
+    title: str
+    begin: datetime | None
+    end: datetime | None
+    location: str = ""
+    link: str = ""
+    news: News = "Invitation"
+
+
+def render(
+    kind: str, change: Mapping[str, Any], customer: Customer, appointment: Appointment | None = None
+) -> tuple[str, str, str]:
+    """Subject, plain text and HTML of the notice. Pure: the same input gives the same mail.
+
+    Without an `appointment` a mail about a meeting is about the one that the change asks for.
+    """
     if kind not in KINDS:
         raise BadInput(f"there is no notice of kind {kind!r}, only {', '.join(KINDS)}")
-    seen = view(kind, change, customer)
+    seen = view(kind, change, customer, appointment)
     text = _templates().get_template(f"{kind}.txt").render(seen)
     html = _templates().get_template(f"{kind}.html").render(seen)
     return str(seen["subject"]), re.sub(r"\n{3,}", "\n\n", text).strip() + "\n", html
@@ -55,7 +79,9 @@ def preview(change: Mapping[str, Any], customer: Customer, kind: str | None = No
     return render(kind, change, customer)
 
 
-def view(kind: str, change: Mapping[str, Any], customer: Customer) -> dict[str, Any]:
+def view(
+    kind: str, change: Mapping[str, Any], customer: Customer, appointment: Appointment | None = None
+) -> dict[str, Any]:
     """What the templates see."""
     facts = _mapping(change.get("changeMetadata"))
     schedule, invite = _mapping(facts.get("schedule")), _mapping(change.get("meetingInvite"))
@@ -64,17 +90,23 @@ def view(kind: str, change: Mapping[str, Any], customer: Customer) -> dict[str, 
     title = _line(facts.get("title")) or f"Change {_line(change.get('changeId'))}"
     begin = moment(_begin(schedule, "implementationStart", "beginDate", "beginTime"), home)
     end = moment(_begin(schedule, "implementationEnd", "endDate", "endTime"), home)
-    meets = moment(invite.get("startTime"), home)
-    subject = _line(_mapping(change.get("emailNotification")).get("subject")) or title
-    named = _line(invite.get("title")) or title
+    subject = f"{KINDS[kind]}: {_line(_mapping(change.get('emailNotification')).get('subject')) or title}"
+    meets = appointment or _asked_for(invite, home)
+    named = _line(meets.title) or title
+    if kind == "meeting":
+        subject = f"{meets.news}: {named}"
     return {
-        "subject": f"{KINDS[kind]}: {named if kind == 'meeting' else subject}"[:LONGEST_SUBJECT],
+        "subject": subject[:LONGEST_SUBJECT],
         "title": title,
         "customer": _line(customer.name),
         "change_id": _line(change.get("changeId")),
         "version": change.get("version"),
         "when": spans(begin, end, theirs),
-        "sections": [(label, said) for name, label in _SECTIONS if (said := _text(facts.get(name)))],
+        "sections": [
+            (label, said)
+            for name, label in _SECTIONS
+            if (kind, name) not in _LEFT_OUT and (said := _text(facts.get(name)))
+        ],
         "tickets": [
             (_TICKETS.get(name, _line(name)), _line(number))
             for name, number in _mapping(facts.get("tickets")).items()
@@ -82,12 +114,21 @@ def view(kind: str, change: Mapping[str, Any], customer: Customer) -> dict[str, 
         ],
         "meeting": {
             "title": named,
-            "when": spans(meets, after(meets, invite.get("duration")), theirs),
-            "location": _line(invite.get("location")),
-            "link": _line(invite.get("joinUrl")),
+            "news": meets.news,
+            "when": spans(meets.begin, meets.end, theirs),
+            "location": _line(meets.location),
+            "link": _line(meets.link),
         },
         "unsubscribe": UNSUBSCRIBE,
     }
+
+
+def _asked_for(invite: Mapping[str, Any], home: ZoneInfo) -> Appointment:
+    begin = moment(invite.get("startTime"), home)
+    end = after(begin, invite.get("duration"))
+    return Appointment(
+        str(invite.get("title") or ""), begin, end, str(invite.get("location") or ""), str(invite.get("joinUrl") or "")
+    )
 
 
 @functools.cache

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from postroom.changes.model import Change
+from postroom.delivery.asking import asked
 from postroom.delivery.customer import Customer
 from postroom.delivery.notice import Notice
 from postroom.delivery.report import Report
@@ -22,15 +22,16 @@ def invitation(change: Change, customer: Customer, entry: Mapping[str, Any]) -> 
     standing = standing_of(change)
     if not standing.live or standing.through != ICS or not is_on(change):
         return None
-    notice = notice_of(change, customer, int(standing.detail["version"]), standing.sequence, "REQUEST")
+    version, sequence = (int(standing.detail[name]) for name in ("version", "sequence"))
+    notice = notice_of(change, customer, version, sequence, "REQUEST")
     return notice if (notice.version, notice.status) == (entry["version"], entry["status"]) else None
 
 
 async def invite_again(book: Book, change: Change, notice: Notice) -> Report:
     """Tries once more those whose invitation has failed, by the same rules as the first time."""
-    sequence, meeting = standing_of(change).sequence, meeting_of(change)
+    sequence, meeting = int(standing_of(change).detail["sequence"]), meeting_of(change)
 
     def written() -> Invitations:
-        return Invitations(notice, meeting, method="REQUEST", sequence=sequence, stamp=change.modified_at)
+        return Invitations(notice, change, meeting, method="REQUEST", sequence=sequence)
 
-    return await Delivering(book, notice, await asyncio.to_thread(written), lambda: None).tell_failed()
+    return await Delivering(book, notice, await asked(written), lambda: None).tell_failed()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from postroom.delivery import aws
+from postroom.delivery.asking import asked
 from postroom.delivery.customer import Customer
 from postroom.delivery.recipients import recipients
 from postroom.errors import PostroomError, classify
@@ -72,7 +73,7 @@ async def gather(customers: Sequence[Customer], missing: Mapping[str, PostroomEr
 
 
 async def _subscribers(customer: Customer) -> list[str]:
-    ses = await asyncio.to_thread(aws.reading, customer)
+    ses = await asked(aws.reading, customer)
     found: list[str] = []
     async for page in recipients(ses, customer, TOPIC):
         found += [each.address for each in page.recipients if each.suppressed is None]

@@ -1,8 +1,10 @@
 """How a change's meeting stands, as the archive tells it.
 
-    asked ──▶ scheduled ──▶ updated ──▶ … ──▶ cancelled        a meeting wanted after that is the next number
+    asked ──▶ scheduled ──▶ updated ──▶ … ──▶ (ending) ──▶ cancelled      a meeting wanted after that is the next number
 
 `asked` is written before a calendar hears of a meeting: whoever carries on after a crash knows to look there first.
+By mail, `ending` is written before people hear that it is off, and `leaving` before those hear it whose customer was
+taken off the change: from then on the sequence is higher, so that whoever is invited again hears of it.
 Each entry's key is its number and its place, so it is entered once however often it is recorded.
 """
 
@@ -17,6 +19,7 @@ from postroom.changes.lifecycle import SYSTEM
 from postroom.changes.model import Change, Modification, now
 
 ASKED, SCHEDULED, UPDATED, CANCELLED = "meeting-asked", "meeting-scheduled", "meeting-updated", "meeting-cancelled"
+LEAVING, ENDING = "meeting-leaving", "meeting-ending"
 GRAPH, ICS = "graph", "ics"
 
 
@@ -33,12 +36,14 @@ class Standing:
     content: str = ""
     people: str = ""
     asked: frozenset[str] = frozenset()
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)  # of the last invitation
+    leaving: int | None = None  # the version that took customers off, when some may not have heard yet
+    ending: Mapping[str, Any] | None = None  # what is being called off
 
     @property
     def may_exist(self) -> bool:
         """Whether a calendar has it, or may have it."""
-        return self.live or bool(self.asked)
+        return self.live or bool(self.asked) or self.ending is not None
 
     @property
     def transaction(self) -> UUID:
@@ -84,6 +89,11 @@ def standing_of(change: Change) -> Standing:
                 str(detail.get("people", "")),
                 detail=detail,
             )
+        elif each.type == LEAVING:
+            found = _with(found, sequence=int(detail["sequence"]), leaving=int(detail["version"]))
+        elif each.type == ENDING:
+            number, sequence = int(detail["number"]), int(detail["sequence"])
+            found = Standing(change.change_id, number, sequence, through=str(detail["through"]), ending=detail)
         elif each.type == CANCELLED:
             found = Standing(change.change_id, int(detail["number"]) + 1, int(detail["sequence"]))
     return found

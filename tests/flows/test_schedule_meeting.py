@@ -246,6 +246,55 @@ async def test_called_off_by_mail_is_told_only_to_those_who_may_be_written_to(ro
     assert off == ["ann@example.com"]
 
 
+async def test_people_of_a_customer_taken_off_hear_that_it_is_off_once_and_nobody_else(room: Room) -> None:
+    room.invite(a=["ann@example.com"], b=["bob@example.com", "both@example.com"], c=["both@example.com"])
+    change = room.submit()
+    await schedule_meeting(change.change_id, 1)
+    acorn, birch, cedar = room.accounts.values()
+    assert birch.told() == ["bob@example.com", "both@example.com"]
+    left = room.update(change, INVITE, changeMetadata__customerCodes=[room.codes[0], room.codes[2]])
+    outcome = await schedule_meeting(left.change_id, 2)
+    assert outcome["called_off"] == 1
+    room.update(change, LATER, changeMetadata__customerCodes=[room.codes[0], room.codes[2]])
+    await schedule_meeting(change.change_id, 3)
+    subjects = {to: [mail["subject"] for mail in birch.outbox() if mail["to"] == [to]] for to in birch.told()}
+    assert subjects["bob@example.com"] == ["Invitation: Cut-over", "Cancelled: Cut-over"]
+    assert subjects["both@example.com"] == ["Invitation: Cut-over", "Updated: Cut-over"], "one UID for one person"
+    assert cedar.told() == []
+    files = [_calendar(birch.url, mail["message_id"]) for mail in birch.outbox() if mail["to"] == ["bob@example.com"]]
+    first, last = (file.walk("VEVENT")[0] for file in files)
+    assert (str(first["UID"]), first["SEQUENCE"] < last["SEQUENCE"]) == (str(last["UID"]), True)
+
+    room.update(change, LATER)  # it is back on the change
+    await schedule_meeting(change.change_id, 4)
+    bobs = [mail["subject"] for mail in birch.outbox() if mail["to"] == ["bob@example.com"]]
+    assert bobs[2:] == ["Updated: Cut-over"]
+    room.store.move(change.change_id, Status.CANCELLED, by="ann@example.com")
+    assert (await schedule_meeting(change.change_id, 4, off=True))["sent"] == 3
+    assert len(acorn.outbox()) == 4
+
+
+async def test_called_off_for_some_and_wanted_again_everybody_hears_that_it_is_on(room: Room) -> None:
+    room.invite(a=["ann@example.com"], b=["bob@example.com"])
+    acorn, birch, _ = room.accounts.values()
+    change = room.submit()
+    await schedule_meeting(change.change_id, 1)
+    await save_customer(replace(birch.customer, ses_role_arn=f"arn:aws:iam::{birch.customer.account}:role/none"))
+    room.store.move(change.change_id, Status.REJECTED, by="ann@example.com")
+    with pytest.raises(PostroomError, match=f"not for {birch.customer.code}"):
+        await schedule_meeting(change.change_id, 1, off=True)
+    assert room.history(change) == ["scheduled", "ending"]
+    await save_customer(birch.customer)
+    room.update(change, INVITE, changeMetadata__testPlan="Another.")
+    assert (await schedule_meeting(change.change_id, 2))["action"] == "create"
+    assert [mail["subject"] for mail in acorn.outbox()] == [
+        *("Invitation: Cut-over", "Cancelled: Cut-over", "Updated: Cut-over")
+    ]
+    files = [_calendar(birch.url, mail["message_id"]).walk("VEVENT")[0] for mail in birch.outbox()]
+    assert len({str(each["UID"]) for each in files}) == 1
+    assert [each["SEQUENCE"] for each in files] == [0, 2]
+
+
 async def test_a_failed_invitation_can_be_tried_again(room: Room) -> None:
     acorn, book = room.accounts[room.codes[0]], open_book()
     room.invite(a=["ann@example.com", "bob@example.com"])

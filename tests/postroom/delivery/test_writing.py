@@ -71,7 +71,7 @@ def test_times_stand_in_the_customers_zone_and_in_utc(kind: str) -> None:
 
 def test_a_meetings_time_is_its_own() -> None:
     subject, text, html = render("meeting", with_metadata(), CUSTOMER)
-    assert subject == "Meeting: Walk-through"
+    assert subject == "Invitation: Walk-through"
     for part in (text, html):
         assert "Thu 19 Nov 2026, 19:30 – 21:00 Asia/Kolkata" in part
         assert "Thu 19 Nov 2026, 14:00 – 15:30 UTC" in part

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from icalendar import Calendar
 
+from postroom.delivery.writing import render
 from postroom.meetings.ics import Method, calendar, uid_of
 from postroom.meetings.invitations import mail, words
 from postroom.meetings.meeting import Meeting, meeting_of
@@ -135,8 +136,12 @@ def test_no_words_break_the_file(title: str, said: str) -> None:
 
 
 def test_the_mail_is_an_invitation_that_reads_well() -> None:
-    meeting = meeting_of(change(changeMetadata__changeReason="<b>why</b> {{amazonSESUnsubscribeUrl}}"))
-    subject, text, html = words(meeting, ACORN, "REQUEST", 0)
+    asked = change(
+        changeMetadata__changeReason="<b>why</b> {{amazonSESUnsubscribeUrl}} " + "ein sehr langer Satz; 説明 " * 9
+    )
+    meeting = meeting_of(asked)
+    subject, text, html = words(asked, meeting, ACORN, "REQUEST", 0)
+    assert (subject, text, html) == render("meeting", asked.as_json(), ACORN), "the preview shows what is sent"
     raw = mail(ACORN, "ann@example.com", subject, text, html, written(meeting=meeting), "REQUEST")
     message = email.message_from_bytes(raw, policy=email.policy.default)
     assert message["Subject"] == "Invitation: Cut-over"
@@ -148,9 +153,19 @@ def test_the_mail_is_an_invitation_that_reads_well() -> None:
     assert "09:00 – 10:30 UTC" in text
     assert text.count("{{amazonSESUnsubscribeUrl}}") == html.count("{{amazonSESUnsubscribeUrl}}") == 1
     assert "<b>" not in html
+    assert raw.count(b"{{amazonSESUnsubscribeUrl}}") == 2, "SES finds the place: no line break in it, no base64"
 
 
 def test_titles_say_what_became_of_it() -> None:
     meeting = meeting_of(change(invite={**INVITE, "title": "T"}))
-    said = [words(meeting, ACORN, *each)[0] for each in (("REQUEST", 0), ("REQUEST", 1), ("CANCEL", 2))]
+    said = [words(change(), meeting, ACORN, *each)[0] for each in (("REQUEST", 0), ("REQUEST", 1), ("CANCEL", 2))]
     assert said == ["Invitation: T", "Updated: T", "Cancelled: T"]
+
+
+def test_a_cancellation_says_nothing_of_what_the_change_has_become() -> None:
+    after = change(changeMetadata__title="For others", changeMetadata__changeReason="For others only")
+    _, text, html = words(after, meeting_of(change()), ACORN, "CANCEL", 2)
+    for part in (text, html):
+        assert "has been called off" in part
+        assert "For others" not in part
+        assert "09:00 – 10:30 UTC" in part
