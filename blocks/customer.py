@@ -45,6 +45,11 @@ class Customer(Block):
     max_send_rate: float | None = Field(
         default=None, gt=0, title="Send rate", description="Mails per second at most; unset for the account's own."
     )
+    configuration_set: str | None = Field(
+        default=None,
+        title="Configuration set",
+        description="SES configuration set that publishes what becomes of mails; unset for the sender's default.",
+    )
 
     @model_validator(mode="after")
     def _can_be(self) -> Customer:

@@ -1,7 +1,8 @@
 """The customer configuration file, read strictly: every problem named, with the customer and the field.
 
 {"customers": {"code": {"name", "region", "ses_role_arn", "identity_center_role_arn"?, "sender", "reply_to"?,
-                        "timezone", "contact_list", "recipients_allow"? [patterns], "max_send_rate"?}}}
+                        "timezone", "contact_list", "recipients_allow"? [patterns], "max_send_rate"?,
+                        "configuration_set"?}}}
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class _Entry(BaseModel):
     identity_center_role_arn: Annotated[str, StringConstraints(max_length=512, pattern=_ROLE)] | None = None
     recipients_allow: list[Annotated[Line, AfterValidator(_pattern)]] | None = None
     max_send_rate: Annotated[float, Field(gt=0, le=10_000)] | None = None
+    configuration_set: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
 
 
 class _File(BaseModel):

@@ -27,6 +27,7 @@ class Customer:
     identity_center_role_arn: str | None = None
     recipients_allow: tuple[str, ...] | None = None  # None: everybody on the list; (): nobody
     max_send_rate: float | None = None
+    configuration_set: str | None = None  # of the account's SES; None: the sending identity's default
 
     @property
     def mailbox(self) -> str:

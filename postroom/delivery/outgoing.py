@@ -67,6 +67,8 @@ class Outgoing:
             "FromEmailAddress": customer.mailbox,
             "ListManagementOptions": {"ContactListName": customer.contact_list, "TopicName": notice.topic},
         }
+        if customer.configuration_set:
+            self._given["ConfigurationSetName"] = customer.configuration_set
         if customer.reply_to:
             self._given["ReplyToAddresses"] = [customer.reply_to]
         self._warm()

@@ -36,6 +36,7 @@ def send_test_mail(customer: Customer, address: str) -> str:
             FromEmailAddress=customer.mailbox,
             Destination={"ToAddresses": [to]},
             Content={"Simple": {"Subject": {"Data": SUBJECT}, "Body": {"Text": {"Data": text, "Charset": "UTF-8"}}}},
+            **({"ConfigurationSetName": customer.configuration_set} if customer.configuration_set else {}),
             **({"ReplyToAddresses": [customer.reply_to]} if customer.reply_to else {}),
         )
     except (ClientError, BotoCoreError) as error:

@@ -102,6 +102,32 @@ def test_a_check_names_what_is_missing(desk: Desk) -> None:
     assert isinstance(done.exception, BadInput)
 
 
+def test_a_check_says_whose_ses_tells_nothing_of_its_mails_and_tries_every_role(desk: Desk) -> None:
+    acorn = desk.entries[desk.codes[0]]
+    account = acorn["ses_role_arn"].split(":")[4]
+    acorn |= {
+        "configuration_set": "told",
+        "identity_center_role_arn": f"arn:aws:iam::{account}:role/identity-center",
+    }
+    desk.write()
+    desk("customers", "load", str(desk.file))
+    keys = {"aws_access_key_id": account, "aws_secret_access_key": "local", "region_name": "eu-west-1"}
+    ses = boto3.client("sesv2", **keys)
+    ses.create_configuration_set(ConfigurationSetName="told")
+    destination = {
+        "Enabled": True,
+        "MatchingEventTypes": ["SEND", "DELIVERY", "REJECT"],
+        "SnsDestination": {"TopicArn": f"arn:aws:sns:eu-west-1:{account}:ses"},
+    }
+    ses.create_configuration_set_event_destination(
+        ConfigurationSetName="told", EventDestinationName="postroom", EventDestination=destination
+    )
+    boto3.client("iam", **keys).delete_role(RoleName="identity-center")
+    found = {each["check"]: each for each in desk("customers", "check", desk.codes[0], exit_code=69)}
+    assert [name for name, each in found.items() if not each["ok"]] == ["events", "identity center role"]
+    assert found["events"]["detail"].endswith("configuration set told publishes no BOUNCE, COMPLAINT")
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -9,6 +9,12 @@ from typing import Any
 from deployments.local_aws.ses.records import Records, paged
 from deployments.local_aws.ses.wire import Call, Operation, Refused
 
+HOUSE_SET = "post-room"  # every identity's default: mail without a set tells the post room that runs here
+HOUSE_DESTINATION = {
+    "Name": "post-room",
+    "Enabled": True,
+    "MatchingEventTypes": ["SEND", "REJECT", "BOUNCE", "COMPLAINT", "DELIVERY"],
+}
 REASONS = ("BOUNCE", "COMPLAINT")
 DEFAULTS: dict[str, Any] = {
     "Max24HourSend": 50_000.0,
@@ -90,6 +96,7 @@ class Account:
             "VerifiedForSendingStatus": True,
             "VerificationStatus": "SUCCESS",
             "FeedbackForwardingStatus": True,
+            "ConfigurationSetName": HOUSE_SET,
             "DkimAttributes": _dkim(document["name"]),
             "Policies": {},
             "Tags": document["tags"],
@@ -201,6 +208,8 @@ class Account:
         return {}
 
     def get_destinations(self, call: Call) -> dict[str, Any]:
+        if call.text("ConfigurationSetName") == HOUSE_SET:
+            return {"EventDestinations": [HOUSE_DESTINATION]}
         return {"EventDestinations": self.configuration(call.account, call.text("ConfigurationSetName"))["to"]}
 
     def configuration(self, account: str, name: str) -> dict[str, Any]:

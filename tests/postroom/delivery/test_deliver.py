@@ -152,6 +152,16 @@ async def test_any_name_of_a_sender_reaches_people(book: Book, account: Account,
     assert named.mailbox.isascii()
 
 
+async def test_mails_name_the_customers_configuration_set(book: Book, account: Account) -> None:
+    account.subscribe(["a@example.com"])
+    named = dataclasses.replace(account.customer, configuration_set="told")
+    told = change()
+    with pytest.raises(Misconfigured, match="Configuration set <told> does not exist"):
+        await tell(book, account, told, customer=named)
+    account.client("sesv2").create_configuration_set(ConfigurationSetName="told")
+    assert (await tell(book, account, told, customer=named)).sent == 1
+
+
 async def test_a_used_up_daily_quota_waits_for_the_next_window(book: Book, account: Account) -> None:
     account.subscribe([f"p{n:02}@example.com" for n in range(20)])
     account.allow(Max24HourSend=12.0)
