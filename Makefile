@@ -2,9 +2,9 @@
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --frozen
 
-.PHONY: help setup up down test check format chaos bench docs clean
+.PHONY: help setup up down test check format chaos chaos-changes bench docs clean
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 .uv/bin/uv:
 	python3 -m venv .uv && .uv/bin/pip install --quiet uv
@@ -34,6 +34,10 @@ format: setup ## put the code in order
 
 chaos: setup ## faults for MINUTES (10), and an account of what became of the mails
 	@$(RUN) python -m tests.faults.chaos --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+chaos-changes: setup ## one change to 2,000 people of 30 customers, with faults and kills of its worker
+	@POSTROOM_TEST_RECIPIENTS=$(or $(RECIPIENTS),2000) POSTROOM_TEST_CUSTOMERS=$(or $(CUSTOMERS),30) \
+		$(RUN) pytest -q tests/faults/test_change_kills.py
 
 bench: setup ## measure against peers; writes docs/benchmarks.md
 	@$(RUN) python -m benchmarks
