@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -162,6 +163,33 @@ async def test_nobody_is_claimed_for_the_length_of_a_pause(
         assert time.monotonic() < deadline, "given back at once, not after the pause"
         proxy.share = 0.0
         assert (await running).sent == 3
+
+
+async def test_who_pauses_takes_no_room_from_others(
+    book: Book,
+    account: Account,
+    new_account: Callable[..., Account],
+    local_aws: str,
+    provisioned: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "PAUSE_SECONDS", 60.0)
+    monkeypatch.setenv("POSTROOM_DELIVERY_AT_ONCE", "1")
+    narrow, other = Book(load()), new_account("other")
+    account.subscribe(PEOPLE)
+    other.subscribe(PEOPLE[:3])
+    with Faulty(local_aws, 1.0, faults=("throttle",)) as proxy:
+        through(proxy, monkeypatch)
+        pausing = asyncio.create_task(tell(narrow, account, change()))
+        async with asyncio.timeout(20):
+            while not proxy.done["throttle"]:
+                await asyncio.sleep(0.02)
+        proxy.share = 0.0
+        async with asyncio.timeout(20):
+            assert (await tell(narrow, other, change())).sent == 3
+        pausing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pausing
 
 
 async def test_a_refusal_that_is_not_about_the_address_fails_nobody(
