@@ -148,6 +148,7 @@ CHECKUPS: dict[str, Callable[[], Iterator[Finding]]] = {
     "slack": slack,
     "calendar": checkups_changes.calendar,
     "customers": checkups_changes.customers,
+    "senders": checkups_changes.senders,
 }
 MEND = {
     "aws": "Is it up? `postroom up` for a local one; AWS_REGION and credentials for a real one.",
@@ -155,6 +156,7 @@ MEND = {
     "slack": "Check POSTROOM_SLACK_TOKEN, and that Slack can be reached from here.",
     "calendar": "Check POSTROOM_GRAPH_* or the block graph/calendar; the application needs Calendars.ReadWrite.",
     "customers": "Prefect holds the customers and AWS their queues: are both up?",
+    "senders": "Prefect holds the customers: is it up?",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cli import whereabouts
@@ -12,6 +13,8 @@ from cli.findings import Finding
 if TYPE_CHECKING:
     from postroom.meetings.microsoft import Access
 
+AT_ONCE = 8
+MAIL = "docs/operating.md says what a customer's account needs; `postroom customers check` tries it again."
 LOAD = "Run `postroom customers load FILE` again (with --dry-run to see what differs)."
 
 
@@ -42,6 +45,25 @@ def customers() -> Iterator[Finding]:
     heard = len(whole) - len(wrong)
     if heard:
         yield Finding("customers", True, f"{heard} of {len(codes)}: a test event went from S3 to the sensor")
+
+
+def senders() -> Iterator[Finding]:
+    """Every customer's account lets us send, and tells what becomes of the mails."""
+    whereabouts.require_prefect()
+    from blocks.customer import all_customers
+    from postroom.changes.checkup import check
+
+    known = asyncio.run(all_customers())
+    if not known:
+        return
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = [each for several in pool.map(check, known.values()) for each in several]
+    for each in found:
+        if not each.good:
+            yield Finding(f"mail of {each.customer}", False, f"{each.what}: {each.said}", MAIL)
+    well = len(known) - len({each.customer for each in found if not each.good})
+    if well:
+        yield Finding("mail of customers", True, f"{well} of {len(known)}: may be sent, and is heard of afterwards")
 
 
 def calendar() -> Iterator[Finding]:

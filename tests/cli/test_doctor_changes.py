@@ -87,6 +87,20 @@ async def test_a_missing_notification_is_named(provisioned: Names, code: str) ->
     assert "customers load" in mine.mend
 
 
+async def test_an_account_that_tells_nothing_of_its_mails_is_named(
+    provisioned: Names, prefect_server: str, local_aws: str
+) -> None:
+    name = f"elm-{uuid.uuid4().hex[:6]}"
+    elm = open_account(local_aws, name, configuration_set="silent")
+    elm.client("sesv2").create_configuration_set(ConfigurationSetName="silent")
+    await save_customer(elm.customer)
+    found = await asyncio.to_thread(lambda: list(checkups_changes.senders()))
+    await remove_customer(name)
+    (mine,) = [each for each in found if each.check == f"mail of {name}"]
+    assert mine.said.startswith("events: ")
+    assert "publishes no SEND, DELIVERY, BOUNCE" in mine.said
+
+
 @pytest.fixture
 def account(provisioned: Names, local_aws: str) -> Account:
     aws.forget()
