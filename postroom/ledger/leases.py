@@ -149,13 +149,13 @@ class Leases(LeaseTable):
             values[":work"] = work.as_item()
         change = self._change(
             key,
-            setting + " REMOVE #ended, #reason, #outcome" if old is not None else setting,
+            setting + " REMOVE #ended, #reason, #outcome, #category" if old is not None else setting,
             free,
             values,
             names=(
                 *("key", "state", "holder", "until", "touched", "open", "job", "fence", "attempts", "max", "entered"),
                 *(("work",) if work is not None else ()),
-                *(("ended", "reason", "outcome") if old is not None else ()),
+                *(("ended", "reason", "outcome", "category") if old is not None else ()),
             ),
         )
         if event is not None:
@@ -218,7 +218,7 @@ class Leases(LeaseTable):
         change = self._change(
             lease.key,
             "SET #state = :state, #ended = :now, #touched = :now, #outcome = :outcome, #reason = :reason "
-            "REMOVE #open, #until",
+            "REMOVE #open, #until, #category",
             self._MINE,
             {
                 ":state": state.value,
@@ -227,7 +227,7 @@ class Leases(LeaseTable):
                 ":reason": sanitise(reason) if reason else None,
                 **self._mine(lease),
             },
-            names=("state", "ended", "touched", "outcome", "reason", "open", "until", "holder", "fence"),
+            names=("state", "ended", "touched", "outcome", "reason", "open", "until", "holder", "fence", "category"),
         )
         try:
             self._write({"Update": change}, event, also)
@@ -291,9 +291,9 @@ class Leases(LeaseTable):
             values[":reason"] = sanitise(reason)
             names.append("reason")
         if category is not None:  # so that whoever gives it up can say what it ended with
-            setting += "#outcome = :outcome, "
-            values[":outcome"] = {"category": category}
-            names.append("outcome")
+            setting += "#category = :category, "
+            values[":category"] = category
+            names.append("category")
         change = self._change(
             lease.key,
             setting + "#state = :waiting, #until = :nb, #touched = :now REMOVE #holder",
@@ -330,8 +330,8 @@ class Leases(LeaseTable):
         setting = "SET #state = :state, #ended = :now, #touched = :now, #reason = :reason, #fence = #fence + :one"
         names = ["state", "ended", "touched", "reason", "fence", "open", "until"]
         if category is not None:
-            setting, values[":outcome"] = f"{setting}, #outcome = :outcome", {"category": category}
-            names.append("outcome")
+            setting, values[":category"] = f"{setting}, #category = :category", category
+            names.append("category")
         change = self._change(key, setting + " REMOVE #open, #until", condition, values, names=names)
         try:
             self._write({"Update": change}, event)

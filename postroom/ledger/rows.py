@@ -63,6 +63,7 @@ class Row:
     work: Work | None = None
     reason: str | None = None
     outcome: Mapping[str, Any] = field(default_factory=dict)
+    category: str = "died"  # what kind of error the last attempt ended with; `died` when it did not get to say
 
     @property
     def terminal(self) -> bool:
@@ -72,13 +73,11 @@ class Row:
     def exhausted(self) -> bool:
         return self.attempts >= self.max_attempts
 
-    @property
-    def category(self) -> str:
-        """What kind of error its last attempt ended with; `died` when that did not get to say."""
-        return str(self.outcome.get("category") or "died")
-
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Row:
+        outcome = item.get("outcome") or {}
+        if "category" in item:  # kept beside what a body has written down as its outcome so far
+            outcome = {"category": item["category"], **outcome}
         return cls(
             key=item["key"],
             job=item.get("job", ""),
@@ -96,5 +95,6 @@ class Row:
             replays=item.get("replays", 0),
             work=Work.of(item.get("work")),
             reason=item.get("reason"),
-            outcome=item.get("outcome") or {},
+            outcome=outcome,
+            category=outcome.get("category") or "died",
         )

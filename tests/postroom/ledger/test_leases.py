@@ -120,7 +120,27 @@ def test_what_is_given_up_says_what_its_last_attempt_ended_with(book: Book, key:
     book.leases.fail(taken(book, key), Unavailable("away"), delay_ms=0)
     book.leases.fail(taken(book, key), RateLimited("slow down"), delay_ms=0)
     taken(book, key)  # and dies
-    assert (book.leases.read(key).category, book.leases.read(key).reason) == ("rate-limit", "slow down")
+    row = book.leases.read(key)
+    assert (row.category, row.outcome, row.reason) == ("rate-limit", {"category": "rate-limit"}, "slow down")
+
+
+def test_what_was_done_after_a_failure_says_nothing_of_it(book: Book, key: str) -> None:
+    book.leases.fail(taken(book, key), Unavailable("away"), delay_ms=0)
+    row = book.leases.finish(taken(book, key), State.DONE, outcome={"page": "/hours"})
+    assert (row.outcome, row.reason) == ({"page": "/hours"}, None)
+
+
+def test_a_failure_leaves_what_the_body_has_written_down_as_its_outcome(book: Book, key: str) -> None:
+    lease = taken(book, key)
+    book.dynamodb.update_item(  # as the mail's flow does when the instruction is in the book
+        TableName=book.names.leases,
+        Key={"key": {"S": key}},
+        UpdateExpression="SET outcome = :so_far",
+        ExpressionAttributeValues={":so_far": {"M": {"instruction": {"S": "it"}}}},
+    )
+    book.leases.fail(lease, Unavailable("away"))
+    closed = book.leases.close(key, State.FAILED, "given up", only_if_free=False, category="died")
+    assert closed.outcome == {"category": "died", "instruction": "it"}
 
 
 def test_closing_leaves_work_that_somebody_holds(book: Book, key: str) -> None:
