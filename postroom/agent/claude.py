@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from postroom.agent.attend import DISK_MB, Attended
 from postroom.agent.confine import PROTECTED
 from postroom.agent.gate import Gate, gate
 from postroom.agent.job import Endpoint, Job, OnLine, OnProgress, Result
+from postroom.errors import Misconfigured
 from postroom.settings import settings
 from postroom.sites.sandbox import Cell, Limits, prepare
 
@@ -109,9 +111,11 @@ def _place(job: Job) -> Iterator[_Place]:
 
 
 def _packages() -> Path:
-    import claude_agent_sdk
-
-    return Path(claude_agent_sdk.__file__).parent.parent
+    """Where the SDK lies. It is not loaded: only the child needs it, and no heartbeat gets through meanwhile."""
+    found = importlib.util.find_spec("claude_agent_sdk")
+    if found is None or found.origin is None:
+        raise Misconfigured("claude-agent-sdk is not installed")
+    return Path(found.origin).parent.parent
 
 
 def _kept_as_they_are(workspace: Path) -> dict[str, Path]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -229,3 +230,9 @@ async def test_hosts_that_forbid_namespaces_can_choose_the_weaker_sandbox(job, m
     assert (open_directory / "a.txt").read_text() == "x"
     assert len(result.trace.refused) == 1
     assert not agents()
+
+
+def test_the_sdk_is_loaded_by_the_child_alone() -> None:
+    """It takes seconds of CPU, during which no heartbeat of the edit would get through."""
+    look = "import sys; from postroom.agent.claude import _packages as at; at(); sys.exit('claude_agent_sdk' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
