@@ -234,5 +234,6 @@ async def test_hosts_that_forbid_namespaces_can_choose_the_weaker_sandbox(job, m
 
 def test_the_sdk_is_loaded_by_the_child_alone() -> None:
     """It takes seconds of CPU, during which no heartbeat of the edit would get through."""
-    look = "import sys; from postroom.agent.claude import _packages as at; at(); sys.exit('claude_agent_sdk' in sys.modules)"
+    looked = "import sys; from postroom.agent import claude; claude._packages()"
+    look = f"{looked}; sys.exit('claude_agent_sdk' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
