@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --frozen
+OURS := postroom blocks flows workers cli deployments tests # compiled once: every run and every part is a process
 
 .PHONY: help setup up down test check format chaos chaos-changes bench docs clean
 help: ## this list
@@ -10,7 +11,8 @@ help: ## this list
 	python3 -m venv .uv && .uv/bin/pip install --quiet uv
 
 setup: $(if $(findstring .uv,$(UV)),.uv/bin/uv) ## everything that the other commands need
-	@$(UV) sync --frozen --quiet
+	@$(UV) sync --frozen --quiet --compile-bytecode
+	@$(RUN) python -m compileall -q $(OURS)
 	@$(RUN) python -m deployments.setup
 
 up: setup ## the whole post room on this machine; Ctrl-C stops it
