@@ -11,7 +11,7 @@ from postroom.errors import classify, sanitise
 from postroom.media.kinds import recognise
 
 LONG = 200_000
-ALLOWED_SECONDS = 2.0  # of CPU; what is tried here takes a tenth of it
+ALLOWED_SECONDS = 10.0  # of CPU on a slow machine; what is tried here takes a fraction of one, or minutes
 
 
 @pytest.mark.parametrize(

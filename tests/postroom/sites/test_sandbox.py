@@ -177,7 +177,7 @@ async def test_a_command_that_hangs_is_ended_in_time_with_everything_it_started(
     outcome = await python(code, Cell(workspace, limits=Limits(seconds=1.5)))
     assert outcome.stopped_by == "time limit of 1.5 s"
     assert not outcome.ok
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 20
     until(lambda: not running(mark), "a child is still there")
 
 
