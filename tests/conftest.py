@@ -1,6 +1,10 @@
+import os
 from typing import Any
 
 import pytest
+
+# Before Prefect is imported: a thread that finds no server must not start one behind everybody's back.
+os.environ["PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"] = "false"
 
 pytest_plugins = [  # in this order: later ones use earlier ones
     "tests.fixtures.aws",

@@ -31,6 +31,7 @@ from postroom.aws.resource import Step
 from postroom.errors import Misconfigured
 from postroom.ledger import Event as book_event
 from postroom.settings import load, settings
+from tests.patience import PATIENCE
 from workers.beats import beating_in_time
 from workers.prefect_events import tell_prefect
 
@@ -50,6 +51,7 @@ def changed(steps: list[Step]) -> list[str]:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not await condition():
         assert time.monotonic() < deadline, "waited in vain"

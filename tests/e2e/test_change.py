@@ -53,7 +53,7 @@ def customers(post_room: Room) -> Room:
     return post_room
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 def test_the_example_change_reaches_everybody_of_thirty_customers_once(customers: Room) -> None:
     room = customers
     found = room.json("change", "submit", str(EXAMPLES / "change.json"), "--wait")
@@ -83,7 +83,7 @@ def incidents(api: str) -> str:
     return str(latest[0]["data"])
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 def test_a_role_that_can_not_be_assumed_stops_one_and_its_retry_finishes_it_alone(
     customers: Room, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from tests.fixtures.room import Room, call, until
 EXAMPLE = Path(__file__).parents[2] / "examples" / "task.json"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_the_example_task_ends_with_a_valid_result_and_says_who_made_it(post_room: Room) -> None:
     found = post_room.json("task", "submit", str(EXAMPLE), "--wait")
     assert found["status"] == "done"

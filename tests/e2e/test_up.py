@@ -37,7 +37,7 @@ def run_health_check(api: str, pool: str) -> None:
     until(is_over, 60, f"the health check's run on {pool}")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_up_runs_everything_survives_a_crash_and_comes_back_with_what_it_knew(room: Room) -> None:
     started = room.up()
     assert started.returncode == 0, started.stderr

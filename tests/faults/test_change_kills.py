@@ -83,7 +83,7 @@ def outbox(world: World) -> Counter[str]:
     return Counter({to: count for to, count in found.items() if to in set(map(address, range(PEOPLE)))})
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_whatever_is_killed_each_subscriber_is_told_once_and_the_counts_add_up(
     subscribed: World, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from tests.fixtures.room import until
 SEED = int(os.environ.get("POSTROOM_TEST_SEED", "7"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_in_a_storm_nothing_is_lost_and_nothing_done_twice(world: World) -> None:
     storm = chaos.Storm(world, SEED)
     account = chaos.weathered(world, storm, 40, every=2.2)
@@ -101,7 +101,7 @@ def played(world: World, guard: str, *, without: bool) -> Account:
     return scene.world.account(patience=0 if without else 60)
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1800)
 def test_without_a_guard_the_account_tells_of_losses_and_with_it_of_none(world: World) -> None:
     with ThreadPoolExecutor(4) as pool:  # their guards are taken away per site: they do not hear of each other
         scenes = [(guard, without) for guard in ("fence", "absorb") for without in (True, False)]

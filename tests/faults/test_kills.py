@@ -43,7 +43,7 @@ def pause(room: Room, project: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_is_killed_every_mail_ends_done_and_nothing_is_done_twice(room: Room, seed: int) -> None:
     chance = random.Random(seed)

@@ -20,7 +20,7 @@ def test_the_steps_are_found() -> None:
     )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_process_killed_at_any_step_loses_nothing_and_does_nothing_twice(world: World) -> None:
     world.add_sites(map(site_of, steps()))
     for step in steps():

@@ -25,6 +25,7 @@ from postroom.aws.queues import find_queue
 from postroom.ledger import Book, Granted, Row, State
 from postroom.ledger.book import new_holder
 from postroom.settings import load
+from tests.patience import PATIENCE
 from workers.parts import free_port
 from workers.routes import Route
 from workers.sensor import Sensor
@@ -44,6 +45,7 @@ def new_id() -> str:
 
 async def until(true: Callable[[], Any], what: str, seconds: float = 60) -> Any:
     """What the question answers as soon as that is something; it may be a coroutine function."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         answer = true()

@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.states import Cancelling, Scheduled
 
+from tests.patience import PATIENCE
 from tests.workers import light_flows
 from workers import logs
 
@@ -51,6 +52,7 @@ def worker(
 
 async def until(true: Callable[[], Awaitable[Any]], what: str, seconds: float = 20) -> Any:
     """What the question answers as soon as that is something."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not (answer := await true()):
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s"

@@ -268,6 +268,6 @@ async def test_prefects_own_command_starts_it(prefect_server: str, book: Path, t
         run = await ask(await deploy("wait", pool), path=str(book), seconds=30)
         await noted(book, "began")
         process.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(process.wait, 40)
+        await asyncio.to_thread(process.wait, 120)
     async with get_client() as client:
         assert (await client.read_flow_run(run.id)).state_name == "AwaitingRetry", log.read_text()

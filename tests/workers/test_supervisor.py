@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import Unavailable
+from tests.patience import PATIENCE
 from workers.house import answers, has_worker
 from workers.parts import Part, free_port
 from workers.supervisor import Member, Supervisor
@@ -41,6 +42,7 @@ def step(name: str, folder: Path, code: str, **kwargs: object) -> Member:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

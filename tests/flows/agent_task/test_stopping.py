@@ -44,7 +44,7 @@ async def test_a_run_that_is_told_to_stop_hands_its_task_back_and_leaves_no_proc
         family = psutil.Process(process.pid).children(recursive=True)
         assert family, "the agent works in a process of its own"
         process.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(process.wait, 30)
+        await asyncio.to_thread(process.wait, 120)
     finally:
         process.kill()
         process.wait()

@@ -13,6 +13,7 @@ import psutil
 
 from postroom.agent.run import run
 from tests.fixtures.model import say, use
+from tests.patience import PATIENCE
 from tests.postroom.agent.conftest import agents
 
 PARENT = """
@@ -29,6 +30,7 @@ asyncio.run(run(job, driver="claude"))
 
 
 async def _when(condition, what, seconds=20.0):
+    seconds *= PATIENCE
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, what

@@ -10,6 +10,7 @@ import pytest
 from postroom.errors import LeaseLost
 from postroom.ledger import Book, Granted, Holding, Lease, State, hold
 from postroom.ledger.book import new_holder
+from tests.patience import PATIENCE
 
 
 def taken(book: Book, key: str) -> Lease:
@@ -30,6 +31,7 @@ def short(book: Book, monkeypatch: pytest.MonkeyPatch) -> Book:
 
 
 async def until(condition: object, seconds: float = 10) -> None:
+    seconds *= PATIENCE
     async with asyncio.timeout(seconds):
         while not condition():  # type: ignore[operator]
             await asyncio.sleep(0.01)

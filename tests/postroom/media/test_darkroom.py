@@ -16,10 +16,12 @@ from PIL import Image
 
 from postroom.media.darkroom import Batch, Darkroom, NotDeveloped, by_machine
 from postroom.settings import load
+from tests.patience import PATIENCE
 from tests.postroom.media.pictures import encoded, flag, noisy, png_header
 
 
 def until(true: Callable[[], object], seconds: float = 10) -> None:
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited in vain"

@@ -21,6 +21,7 @@ from postroom.media.result import MediaFile
 from postroom.media.shelves import FolderShelf
 from postroom.media.store import MediaStore
 from postroom.settings import load
+from tests.patience import PATIENCE
 from tests.postroom.media.pictures import encoded, exif, flag, noisy, png_header
 from tests.postroom.media.test_darkroom import children_of, slow_picture, until
 
@@ -192,6 +193,7 @@ async def test_cancelling_kills_the_children(folder: FolderShelf) -> None:
 
 
 async def until_async(true: Callable[[], bool], seconds: float = 20) -> None:
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "waited in vain"

@@ -21,6 +21,7 @@ from postroom.errors import BadInput, Misconfigured
 from postroom.settings import settings
 from postroom.sites import sandbox
 from postroom.sites.sandbox import Cell, Limits, layers, run
+from tests.patience import PATIENCE
 
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else str(Path(sys.executable).resolve())
 
@@ -49,6 +50,7 @@ async def python(code: str, cell: Cell) -> sandbox.Outcome:
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = 10) -> None:
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} after {seconds} s"
