@@ -130,8 +130,8 @@ def test_holding_a_message_on_never_shortens_its_visibility(room: Room) -> None:
 async def test_an_agent_that_hears_no_signal_is_killed(room: Room, model: Model) -> None:
     model.script(say("At it.", stall=60))
     before = {one.pid for one in psutil.Process().children(recursive=True)}
-    running = asyncio.create_task(room.run(timeoutSeconds=4))
-    deadline = time.monotonic() + 30
+    running = asyncio.create_task(room.run(timeoutSeconds=25))
+    deadline = time.monotonic() + 60
     while not model.requests:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
@@ -141,7 +141,7 @@ async def test_an_agent_that_hears_no_signal_is_killed(room: Room, model: Model)
             one.send_signal(signal.SIGSTOP)  # deaf to SIGTERM
     await running
     assert room.events() == ["Processing Started", "Timeout"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family):
         assert time.monotonic() < deadline, "the agent is still there"
         await asyncio.sleep(0.05)

