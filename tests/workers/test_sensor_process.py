@@ -134,7 +134,7 @@ def malformed(dice: random.Random) -> str:
             noise,
             json.dumps(spoiled),
             json.dumps({"Records": dice.choice([[], {}, "x", None, [None], [[good]]])}),
-            json.dumps({"Records": [record("incoming/" + dice.choice(["%ff", "a/b", "x%00y", "a" * 600]))]}),
+            json.dumps({"Records": [record("incoming/" + dice.choice(["%ff", "a/b", "x%00y", "a" * 1000]))]}),
             json.dumps({"Message": noise, "TopicArn": "arn"}),
             "[" * dice.randrange(1, 5000),
             json.dumps([good]),
