@@ -47,7 +47,7 @@ async def test_a_stop_interrupts_within_seconds_and_still_gives_the_result(job, 
     stop.set()
     result = await working
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 5
     assert result.outcome == "interrupted"
     assert result.partial
     assert [call.name for call in result.trace.calls] == ["Write"]
@@ -66,7 +66,7 @@ async def test_a_cancelled_run_is_gone_within_seconds(job, model):
         await working
 
     assert working.cancelled()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 5
     assert not agents()
 
 

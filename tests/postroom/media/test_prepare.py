@@ -161,7 +161,7 @@ async def test_what_can_not_be_used_is_named_and_the_rest_goes_on(folder: Folder
         MediaFile("report.pdf", b"%PDF-1.7 something"),
     ]
     results = {r.filename: r for r in await prepare(files, MediaStore(folder), message_id="m", room=room)}
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 5
     said = results["bomb.png"].warnings
     assert said == ["bomb.png was left out: it is 30000×30000 pixels, more than the 100 megapixels a picture may have"]
     assert results["empty.jpg"].error == "empty.jpg was left out: it is empty"
@@ -207,7 +207,7 @@ def test_a_repeated_picture_costs_nearly_nothing(folder: FolderShelf, room: Dark
     first = time.perf_counter() - begun
     begun = time.perf_counter()
     assert prepare_now([photo], MediaStore(folder), room=room)[0].reused
-    assert time.perf_counter() - begun < first / 3
+    assert time.perf_counter() - begun < first / 10
 
 
 async def test_what_is_too_large_for_a_site_is_left_out_with_the_reason(folder: FolderShelf) -> None:

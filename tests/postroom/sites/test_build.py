@@ -188,7 +188,7 @@ async def test_a_build_that_hangs_is_ended_at_its_time_limit(garden_export, pack
     began = time.monotonic()
     with pytest.raises(TimedOut, match="time limit of 4 s"):
         await build(hangs, packages, tmp_path / "dist")
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 15
     assert not (tmp_path / "dist").exists()
 
 
@@ -259,7 +259,7 @@ def test_packages_are_installed_once_per_lock_and_without_scripts(packages):
     files = {name: (GARDEN / name).read_bytes() for name in ("package.json", "package-lock.json")}
     began = time.monotonic()
     assert install(files, packages.parent.parent) == packages
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 0.5
 
 
 def test_a_site_without_a_lock_is_refused_by_name(tmp_path):
